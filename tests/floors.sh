@@ -16,6 +16,7 @@ device              base
 device/cuda         base device kernels
 alloc               base device
 operators           base device
+operators/cudnn     base device operators
 trace/store         base
 trace/query         base trace/store
 answer              base trace/store trace/query

@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 
 # All that is installed, and none of the tests.
 add_custom_target(installed DEPENDS share memtrace memtrace_shared memtrace_static)
-foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_driver memtrace_nvml memtrace_openblas)
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_cudnn memtrace_driver memtrace_nvml memtrace_openblas)
     if(TARGET ${module})
         add_dependencies(installed ${module})
     endif()

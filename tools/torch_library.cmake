@@ -29,3 +29,10 @@ set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,-z,nodelete;-W
                                                 LINK_DEPENDS ${torch_exports}
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
+
+# The process that asks cuDNN about convolutions for a dry run, which finds it beside the library. It loads cuDNN as it runs, so
+# building it takes none of NVIDIA's files.
+file(GLOB cudnn_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/operators/cudnn/helper/*.c)
+add_executable(memtrace_cudnn ${cudnn_sources})
+target_link_libraries(memtrace_cudnn PRIVATE mt_cudnn)
+install(TARGETS memtrace_cudnn RUNTIME DESTINATION lib/memtrace COMPONENT cuda)

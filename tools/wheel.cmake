@@ -2,7 +2,7 @@
 # memtrace/native, since each looks beside itself first. What they need of the system's libraries is inside of them
 # (MT_STATIC_LIBS), except for jansson in the shared library: Debian's archive of it can't be linked into one.
 set(wheel_targets memtrace)
-foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_driver memtrace_nvml memtrace_openblas)
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_cudnn memtrace_driver memtrace_nvml memtrace_openblas)
     if(TARGET ${module})
         list(APPEND wheel_targets ${module})
     endif()

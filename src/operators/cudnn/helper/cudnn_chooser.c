@@ -1,0 +1,249 @@
+/* PyTorch takes the first plan of cuDNN's instant heuristics that its filters keep and that can be built, then of the fallback
+ * list (aten/src/ATen/native/cudnn/Conv_v8.cpp: run_single_conv, filterEngineConfigs). */
+#include "operators/cudnn/helper/cudnn_chooser.h"
+
+#include "operators/cudnn/helper/cudnn_reasons.h"
+
+#include <string.h>
+
+/* Attributes, as in NVIDIA's reference. */
+enum {
+    CONVOLUTION_COMPUTE = 100,
+    CONVOLUTION_MODE = 101,
+    CONVOLUTION_DILATION = 102,
+    CONVOLUTION_STRIDE = 103,
+    CONVOLUTION_POST_PADDING = 104,
+    CONVOLUTION_PRE_PADDING = 105,
+    CONVOLUTION_SPATIAL = 106,
+    HEURISTICS_MODE = 200,
+    HEURISTICS_GRAPH = 201,
+    HEURISTICS_RESULTS = 202,
+    HEURISTICS_DEVICE = 204,
+    CONFIGURATION_ENGINE = 300,
+    CONFIGURATION_KNOBS = 302,
+    PLAN_CONFIGURATION = 401,
+    PLAN_WORKSPACE = 402,
+    PLAN_DEVICE = 407,
+    KNOB_TYPE = 600,
+    KNOB_VALUE = 601,
+    GRAPH_OPERATIONS = 801,
+    TENSOR_ALIGNMENT = 900,
+    TENSOR_TYPE = 901,
+    TENSOR_SIZES = 902,
+    TENSOR_STRIDES = 903,
+    TENSOR_ID = 906,
+    ENGINE_INDEX = 1301,
+    ENGINE_NOTES = 1303,
+    DEVICE_JSON = 2702
+};
+/* An operation's attributes begin at a number of its own, in this order. */
+enum { OPERATION_ALPHA, OPERATION_BETA, OPERATION_CONVOLUTION, OPERATION_W, OPERATION_X, OPERATION_Y };
+enum { NOTE_TENSOR_CORE = 0, NOTE_DOWN_CONVERT = 1, NOTE_NONDETERMINISTIC = 4 };
+enum { MODE_INSTANT = 0, MODE_FALLBACK = 2, CROSS_CORRELATION = 1 };
+enum { DATA_FLOAT = 0, DATA_DOUBLE = 1, DATA_HALF = 2, DATA_BF16 = 9 };
+enum { SCALAR_HALF = 5, SCALAR_DOUBLE = 7, SCALAR_BF16 = 15 }; /* of c10::ScalarType */
+
+cudnn_descriptor cudnn_card(struct cudnn_backend *backend, const char *properties)
+{
+    cudnn_descriptor card = cudnn_make(backend, CUDNN_DEVICE);
+    cudnn_set(backend, card, DEVICE_JSON, CUDNN_TYPE_CHAR, (int64_t)strlen(properties), properties);
+    cudnn_finish(backend, card);
+    return backend->has_failed ? NULL : card;
+}
+
+/* ---- the question ---- */
+
+static int data_type_of(int64_t dtype)
+{
+    return dtype == SCALAR_HALF     ? DATA_HALF
+           : dtype == SCALAR_BF16   ? DATA_BF16
+           : dtype == SCALAR_DOUBLE ? DATA_DOUBLE
+                                    : DATA_FLOAT;
+}
+
+static cudnn_descriptor make_tensor(struct cudnn_backend *backend, const struct mt_convolution_question *question,
+                                    const struct mt_convolution_tensor *tensor, char id)
+{
+    cudnn_descriptor made = cudnn_make(backend, CUDNN_TENSOR);
+    const int type = data_type_of(question->dtype);
+    const int64_t number = id;
+    cudnn_set(backend, made, TENSOR_TYPE, CUDNN_TYPE_DATA, 1, &type);
+    cudnn_set(backend, made, TENSOR_SIZES, CUDNN_TYPE_INT64, question->dims, tensor->sizes);
+    cudnn_set(backend, made, TENSOR_STRIDES, CUDNN_TYPE_INT64, question->dims, tensor->strides);
+    cudnn_set(backend, made, TENSOR_ID, CUDNN_TYPE_INT64, 1, &number);
+    cudnn_set(backend, made, TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1, &tensor->alignment_bytes);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+static cudnn_descriptor make_convolution(struct cudnn_backend *backend, const struct mt_convolution_question *question)
+{
+    cudnn_descriptor made = cudnn_make(backend, CUDNN_CONVOLUTION);
+    const int64_t spatial = question->dims - 2;
+    const int compute = question->dtype == SCALAR_DOUBLE ? DATA_DOUBLE : DATA_FLOAT, mode = CROSS_CORRELATION;
+    cudnn_set(backend, made, CONVOLUTION_COMPUTE, CUDNN_TYPE_DATA, 1, &compute);
+    cudnn_set(backend, made, CONVOLUTION_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    cudnn_set(backend, made, CONVOLUTION_DILATION, CUDNN_TYPE_INT64, spatial, question->dilation);
+    cudnn_set(backend, made, CONVOLUTION_STRIDE, CUDNN_TYPE_INT64, spatial, question->stride);
+    cudnn_set(backend, made, CONVOLUTION_POST_PADDING, CUDNN_TYPE_INT64, spatial, question->padding);
+    cudnn_set(backend, made, CONVOLUTION_PRE_PADDING, CUDNN_TYPE_INT64, spatial, question->padding);
+    cudnn_set(backend, made, CONVOLUTION_SPATIAL, CUDNN_TYPE_INT64, 1, &spatial);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+static void set_factor(struct cudnn_backend *backend, cudnn_descriptor operation, int attribute, int64_t dtype,
+                       double value)
+{
+    const float single = (float)value;
+    if (dtype == SCALAR_DOUBLE)
+        cudnn_set(backend, operation, attribute, CUDNN_TYPE_DOUBLE, 1, &value);
+    else
+        cudnn_set(backend, operation, attribute, CUDNN_TYPE_FLOAT, 1, &single);
+}
+
+static cudnn_descriptor make_operation(struct cudnn_backend *backend, const struct mt_convolution_question *question)
+{
+    static const struct {
+        enum cudnn_kind kind;
+        int first_attribute;
+    } operations[MT_CONVOLUTION_KIND_COUNT] = {[MT_CONVOLUTION_FORWARD] = {CUDNN_FORWARD, 700},
+                                               [MT_CONVOLUTION_INPUT_GRADIENT] = {CUDNN_INPUT_GRADIENT, 706},
+                                               [MT_CONVOLUTION_WEIGHT_GRADIENT] = {CUDNN_WEIGHT_GRADIENT, 712}};
+    const int first = operations[question->kind].first_attribute;
+    cudnn_descriptor x = make_tensor(backend, question, &question->x, 'x'),
+                     w = make_tensor(backend, question, &question->w, 'w'),
+                     y = make_tensor(backend, question, &question->y, 'y'),
+                     convolution = make_convolution(backend, question),
+                     made = cudnn_make(backend, operations[question->kind].kind);
+    set_factor(backend, made, first + OPERATION_ALPHA, question->dtype, 1);
+    set_factor(backend, made, first + OPERATION_BETA, question->dtype, 0);
+    cudnn_set_descriptor(backend, made, first + OPERATION_CONVOLUTION, convolution);
+    cudnn_set_descriptor(backend, made, first + OPERATION_W, w);
+    cudnn_set_descriptor(backend, made, first + OPERATION_X, x);
+    cudnn_set_descriptor(backend, made, first + OPERATION_Y, y);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+static cudnn_descriptor make_graph(struct cudnn_backend *backend, const struct mt_convolution_question *question)
+{
+    cudnn_descriptor operation = make_operation(backend, question), made = cudnn_make(backend, CUDNN_GRAPH);
+    cudnn_set_descriptor(backend, made, GRAPH_OPERATIONS, operation);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+/* ---- the choice ---- */
+
+/* A card, and a question about it. */
+struct choice {
+    struct cudnn_backend *backend;
+    cudnn_descriptor card, graph;
+    const struct mt_convolution_question *question;
+};
+
+/* True if PyTorch leaves the engine out, by its numerical notes. */
+static bool is_filtered(const struct choice *choice, cudnn_descriptor engine)
+{
+    enum { MOST_NOTES = 16 };
+    const struct mt_convolution_question *question = choice->question;
+    const bool is_single = data_type_of(question->dtype) == DATA_FLOAT;
+    int notes[MOST_NOTES];
+    const int64_t count = cudnn_get(choice->backend, engine, ENGINE_NOTES, CUDNN_TYPE_NOTE, MOST_NOTES, notes);
+    for (int64_t i = 0; i < count; i++)
+        if (notes[i] == NOTE_DOWN_CONVERT || (notes[i] == NOTE_NONDETERMINISTIC && question->is_deterministic) ||
+            (notes[i] == NOTE_TENSOR_CORE && is_single && !question->allows_tf32))
+            return true;
+    return false;
+}
+
+/* Writes the knobs of a configuration. */
+static void read_knobs(struct cudnn_backend *backend, cudnn_descriptor configuration, struct mt_cudnn_plan *out)
+{
+    cudnn_descriptor choices[MT_CUDNN_MOST_KNOBS];
+    for (int i = 0; i < MT_CUDNN_MOST_KNOBS; i++)
+        choices[i] = cudnn_make(backend, CUDNN_KNOB_CHOICE);
+    out->knob_count =
+        cudnn_get(backend, configuration, CONFIGURATION_KNOBS, CUDNN_TYPE_DESCRIPTOR, MT_CUDNN_MOST_KNOBS, choices);
+    for (int64_t i = 0; i < out->knob_count; i++) {
+        int type = -1;
+        (void)cudnn_get(backend, choices[i], KNOB_TYPE, CUDNN_TYPE_KNOB, 1, &type);
+        out->knobs[i] = (struct mt_cudnn_knob){type, cudnn_get_number(backend, choices[i], KNOB_VALUE)};
+    }
+}
+
+/* Builds the plan of a configuration. False if it can't be built, or PyTorch leaves it out. */
+static bool build(const struct choice *choice, cudnn_descriptor configuration, struct mt_cudnn_plan *out)
+{
+    struct cudnn_backend *backend = choice->backend;
+    cudnn_descriptor engine = cudnn_make(backend, CUDNN_ENGINE), plan = cudnn_make(backend, CUDNN_PLAN);
+    (void)cudnn_get(backend, configuration, CONFIGURATION_ENGINE, CUDNN_TYPE_DESCRIPTOR, 1, &engine);
+    if (is_filtered(choice, engine))
+        return false;
+    cudnn_set_descriptor(backend, plan, PLAN_CONFIGURATION, configuration);
+    cudnn_set_descriptor(backend, plan, PLAN_DEVICE, choice->card);
+    cudnn_finish(backend, plan);
+    out->workspace_bytes = cudnn_get_number(backend, plan, PLAN_WORKSPACE);
+    out->engine = cudnn_get_number(backend, engine, ENGINE_INDEX);
+    read_knobs(backend, configuration, out);
+    return !backend->has_failed;
+}
+
+static cudnn_descriptor make_heuristics(const struct choice *choice, int mode)
+{
+    struct cudnn_backend *backend = choice->backend;
+    cudnn_descriptor made = cudnn_make(backend, CUDNN_HEURISTICS);
+    cudnn_set_descriptor(backend, made, HEURISTICS_GRAPH, choice->graph);
+    cudnn_set(backend, made, HEURISTICS_MODE, CUDNN_TYPE_HEURISTICS_MODE, 1, &mode);
+    cudnn_set_descriptor(backend, made, HEURISTICS_DEVICE, choice->card);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+/* Returns the configuration at a place of the list; NULL after the last. Asks for no more than needed, so that the log names the
+ * engines before it and no others. */
+static cudnn_descriptor find_configuration(const struct choice *choice, cudnn_descriptor heuristics, int64_t place,
+                                           struct mt_cudnn_plan *out)
+{
+    enum { MOST_CONFIGURATIONS = 64 };
+    struct cudnn_backend *backend = choice->backend;
+    cudnn_descriptor found[MOST_CONFIGURATIONS];
+    if (place >= MOST_CONFIGURATIONS)
+        return NULL;
+    for (int64_t i = 0; i <= place; i++)
+        found[i] = cudnn_make(backend, CUDNN_CONFIGURATION);
+    cudnn_reasons_write(out);
+    const int64_t count = cudnn_get(backend, heuristics, HEURISTICS_RESULTS, CUDNN_TYPE_DESCRIPTOR, place + 1, found);
+    cudnn_reasons_write(NULL);
+    return place < count ? found[place] : NULL;
+}
+
+/* Finds the first plan of a list. False if there is none. */
+static bool choose_in(const struct choice *choice, int mode, struct mt_cudnn_plan *out)
+{
+    struct cudnn_backend *backend = choice->backend;
+    cudnn_descriptor heuristics = make_heuristics(choice, mode), configuration;
+    const int64_t kept = backend->count;
+    for (int64_t place = 0; (configuration = find_configuration(choice, heuristics, place, out)) != NULL; place++) {
+        const bool is_built = build(choice, configuration, out);
+        cudnn_release_to(backend, kept);
+        if (is_built)
+            return true;
+    }
+    cudnn_release_to(backend, kept);
+    return false;
+}
+
+void cudnn_choose(struct cudnn_backend *backend, cudnn_descriptor card, const struct mt_convolution_question *question,
+                  struct mt_cudnn_plan *out)
+{
+    const int64_t kept = backend->count;
+    const struct choice choice = {backend, card, make_graph(backend, question), question};
+    *out = (struct mt_cudnn_plan){0};
+    const bool is_found =
+        !backend->has_failed && (choose_in(&choice, MODE_INSTANT, out) || choose_in(&choice, MODE_FALLBACK, out));
+    if (!is_found)
+        *out = (struct mt_cudnn_plan){.engine = -1};
+    cudnn_release_to(backend, kept);
+}
