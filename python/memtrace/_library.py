@@ -48,6 +48,12 @@ def find_driver_library(name: str) -> str:
     return first_of((WHEEL / name, BESIDE / name), "install memtrace again")
 
 
+def find_cudnn_helper() -> str:
+    """Returns the path of the program that asks cuDNN."""
+    name = "memtrace_cudnn"
+    return first_of((WHEEL / name, BESIDE / name), "install memtrace again")
+
+
 def find_header(path: str) -> str:
     """Returns the path of a C header, by its path in memtrace's sources."""
     return first_of((WHEEL / path, BESIDE / path), "install memtrace again")

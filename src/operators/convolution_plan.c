@@ -1,10 +1,22 @@
-/* Convolutions by cuDNN. It chooses among its kernels as the program runs, so this is what most of them take: its fast ones read
- * channels last, and what lies otherwise is copied into a workspace, with channels filled up to a multiple. */
+/* Convolutions by cuDNN: copies of what does not lie in the memory format of the convolution, then the workspace of the kernel
+ * that cuDNN chooses.
+ *
+ * Without an answer of cuDNN's (convolution.h), the workspace is what most kernels take: the fast ones read channels last, and
+ * what lies otherwise is copied into the workspace, with channels filled up to a multiple. */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
 
 enum { WORKSPACE_LEAST = 16, CHANNELS_HALF = 4, CHANNELS_BF16 = 8 };
+
+/* A convolution: its tensors by cuDNN's names. */
+struct convolution {
+    enum mt_convolution_kind kind;
+    const struct mt_operand *x, *w, *y;
+    bool is_channels_last;
+};
+
+/* ---- the estimate ---- */
 
 static bool is_channels_last(const struct mt_operand *tensor)
 {
@@ -18,50 +30,104 @@ static int64_t filled_elements(const struct mt_operand *tensor, int64_t multiple
     return tensor->elements / channels * mt_round_up(channels, multiple);
 }
 
-/* Returns what a convolution of `input` by `weight` into `output` takes: nothing if all have their channels last, for products of
- * channels alone, and for channels that are convolved one by one, which other kernels do. */
-static int64_t workspace_bytes(const struct mt_operand *input, const struct mt_operand *weight,
-                               const struct mt_operand *output)
+/* Returns what most convolutions take: nothing if their images have channels last, for products of channels alone, and for
+ * channels that are convolved one by one, which other kernels do. */
+static int64_t estimate(const struct convolution *convolution)
 {
-    const int64_t multiple = input->dtype == MT_SCALAR_HALF   ? CHANNELS_HALF
-                             : input->dtype == MT_SCALAR_BF16 ? CHANNELS_BF16
-                                                              : 1;
+    const struct mt_operand *x = convolution->x, *w = convolution->w;
+    const int64_t multiple = x->dtype == MT_SCALAR_HALF   ? CHANNELS_HALF
+                             : x->dtype == MT_SCALAR_BF16 ? CHANNELS_BF16
+                                                          : 1;
     int64_t taps = 1;
-    for (int i = 2; i < weight->dims; i++)
-        taps *= weight->sizes[i];
-    if (is_channels_last(input) || taps == 1 || weight->sizes[1] == 1)
+    for (int i = 2; i < w->dims; i++)
+        taps *= w->sizes[i];
+    if (is_channels_last(x) || taps == 1 || w->sizes[1] == 1)
         return 0;
-    return MT_PRODUCT(filled_elements(input, multiple) + filled_elements(weight, multiple) + output->elements,
-                      input->item_bytes) +
+    return MT_PRODUCT(filled_elements(x, multiple) + filled_elements(w, multiple) + convolution->y->elements,
+                      x->item_bytes) +
            WORKSPACE_LEAST;
 }
 
-static bool are_images(const struct mt_operand *a, const struct mt_operand *b, const struct mt_operand *c)
+/* ---- the plan ---- */
+
+/* Asks for the workspace. Without an answer, returns an estimate. */
+static int64_t workspace_bytes(const struct mt_operator_plan *plan, const struct mt_operator_call *call,
+                               const struct convolution *convolution)
 {
-    return a != NULL && b != NULL && c != NULL && a->dims > 2 && b->dims == a->dims && c->dims == a->dims &&
-           a->elements > 0 && b->elements > 0;
+    const struct mt_convolution_source *source = plan->convolutions;
+    struct mt_convolution_question question;
+    struct mt_convolution_answer answer;
+    if (source != NULL &&
+        mt_convolution_question_of(convolution->kind, call, convolution->x, convolution->w, convolution->y,
+                                   convolution->is_channels_last, &question) &&
+        source->ask(source->state, plan->card, &question, &answer))
+        return answer.workspace_bytes;
+    return estimate(convolution);
 }
 
-static void take_workspace(struct mt_operator_plan *plan, const struct mt_operand *input,
-                           const struct mt_operand *weight, const struct mt_operand *output)
+static void copy_unless_dense(struct mt_operator_plan *plan, const struct convolution *convolution,
+                              const struct mt_operand *tensor)
 {
-    const int64_t bytes = are_images(input, weight, output) ? workspace_bytes(input, weight, output) : 0;
+    if (!mt_convolution_is_dense(tensor, convolution->is_channels_last))
+        mt_inner_take_like(plan, tensor);
+}
+
+static bool is_image(const struct mt_operand *tensor, int dims)
+{
+    return tensor != NULL && tensor->dims == dims && dims > 2 && dims <= MT_CONVOLUTION_MOST_DIMS &&
+           tensor->elements > 0;
+}
+
+/* Takes copies of two tensors that are read, and the workspace. */
+static void take(struct mt_operator_plan *plan, const struct mt_operator_call *call, enum mt_convolution_kind kind,
+                 const struct mt_operand *x, const struct mt_operand *w, const struct mt_operand *y)
+{
+    if (x == NULL || !is_image(x, x->dims) || !is_image(w, x->dims) || !is_image(y, x->dims))
+        return;
+    const struct mt_operand *const first = kind == MT_CONVOLUTION_WEIGHT_GRADIENT ? y : w,
+                                   *const second = kind == MT_CONVOLUTION_INPUT_GRADIENT ? y : x;
+    const struct convolution convolution = {kind, x, w, y, mt_convolution_is_channels_last(first, second)};
+    copy_unless_dense(plan, &convolution, first);
+    copy_unless_dense(plan, &convolution, second);
+    const int64_t bytes = workspace_bytes(plan, call, &convolution);
     if (bytes > 0)
         mt_inner_use(plan, bytes);
 }
 
 MT_RULE(convolution)
 {
-    mt_inner_guess(plan);
     mt_inner_outputs(plan, call, 0);
     if (call->output_count == 1)
-        take_workspace(plan, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"), &call->outputs[0]);
+        take(plan, call, MT_CONVOLUTION_FORWARD, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"),
+             &call->outputs[0]);
 }
 
-/* cudnn_convolution_backward, a name of ours for one gradient, which is there. */
-MT_RULE(convolution_backward)
+MT_RULE(convolution_transpose)
 {
-    mt_inner_guess(plan);
-    take_workspace(plan, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"),
-                   mt_call_tensor(call, "grad_output"));
+    mt_inner_outputs(plan, call, 0);
+    if (call->output_count == 1)
+        take(plan, call, MT_CONVOLUTION_INPUT_GRADIENT, &call->outputs[0], mt_call_tensor(call, "weight"),
+             mt_call_tensor(call, "self"));
+}
+
+/* The gradients have names of ours and cuDNN's names of the tensors. The one that is computed is there. */
+static void take_gradient(struct mt_operator_plan *plan, const struct mt_operator_call *call,
+                          enum mt_convolution_kind kind)
+{
+    take(plan, call, kind, mt_call_tensor(call, "x"), mt_call_tensor(call, "w"), mt_call_tensor(call, "y"));
+}
+
+MT_RULE(convolution_forward)
+{
+    take_gradient(plan, call, MT_CONVOLUTION_FORWARD);
+}
+
+MT_RULE(convolution_input_gradient)
+{
+    take_gradient(plan, call, MT_CONVOLUTION_INPUT_GRADIENT);
+}
+
+MT_RULE(convolution_weight_gradient)
+{
+    take_gradient(plan, call, MT_CONVOLUTION_WEIGHT_GRADIENT);
 }

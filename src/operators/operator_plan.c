@@ -43,10 +43,11 @@ const struct mt_operator_row *mt_operator_find(const char *name)
     return find_word(word, length - 1);
 }
 
-int mt_operator_plan(const struct mt_card *card, const struct mt_operator_call *call, struct mt_inner *out)
+int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_source *convolutions,
+                     const struct mt_operator_call *call, struct mt_inner *out)
 {
     const struct mt_operator_row *row = mt_operator_find(call->name);
-    struct mt_operator_plan plan = {.card = card};
+    struct mt_operator_plan plan = {.card = card, .convolutions = convolutions};
     if (row == NULL)
         return MT_INNER_UNKNOWN;
     if (row->rule != NULL)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/card.h"
+#include "operators/convolution.h"
 #include "operators/operator_call.h"
 
 #include <stddef.h>
@@ -14,8 +15,9 @@ struct mt_reduction;
 /* A plan that a rule writes. Invariant: count <= MT_INNER_MOST. */
 struct mt_operator_plan {
     const struct mt_card *card;
-    int count, taken;             /* actions so far; blocks that they take */
-    bool is_given[MT_INNER_MOST]; /* by the number of the block */
+    const struct mt_convolution_source *convolutions; /* NULL: none */
+    int count, taken;                                 /* actions so far; blocks that they take */
+    bool is_given[MT_INNER_MOST];                     /* by the number of the block */
     struct mt_inner actions[MT_INNER_MOST];
 };
 
@@ -39,8 +41,9 @@ extern const int mt_operator_row_count;
 const struct mt_operator_row *mt_operator_find(const char *name);
 
 /* Writes what a call takes inside, of at most MT_INNER_MOST actions. Returns their count; MT_INNER_UNKNOWN if the table does not
- * have the operator. */
-int mt_operator_plan(const struct mt_card *card, const struct mt_operator_call *call, struct mt_inner *out);
+ * have the operator. `convolutions` answers questions about convolutions; NULL: they are estimated. */
+int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_source *convolutions,
+                     const struct mt_operator_call *call, struct mt_inner *out);
 
 /* Adds docs/operators.md, the table as a page. */
 struct mt_text;

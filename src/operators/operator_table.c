@@ -5,6 +5,7 @@
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
 #define FLASH_FILE "flash-attention: csrc/flash_attn/flash_api.cpp"
 #define VISION_FOLDER "torchvision/csrc/ops/cuda/"
+#define CUDNN_FOLDER "aten/src/ATen/native/cudnn/"
 #define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
 
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt_rule_reduce, mt_rule_reduce_pair,
@@ -13,7 +14,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_bag, mt_rule_bag_backward, mt_rule_grouped_matmul,
     mt_rule_histogram, mt_rule_top, mt_rule_bin_count, mt_rule_running_sum, mt_rule_layer_norm,
     mt_rule_layer_norm_backward, mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward,
-    mt_rule_foreach_norm, mt_rule_split_copy, mt_rule_chunk_cat, mt_rule_convolution, mt_rule_convolution_backward,
+    mt_rule_foreach_norm, mt_rule_split_copy, mt_rule_chunk_cat, mt_rule_convolution, mt_rule_convolution_transpose,
+    mt_rule_convolution_forward, mt_rule_convolution_input_gradient, mt_rule_convolution_weight_gradient,
     mt_rule_recurrent, mt_rule_recurrent_backward, mt_rule_count, mt_rule_sort, mt_rule_softmax, mt_rule_masked_softmax,
     mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout, mt_rule_batch_norm, mt_rule_batch_norm_reduce,
     mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm, mt_rule_nonzero, mt_rule_unique, mt_rule_unique_run,
@@ -101,10 +103,16 @@ const struct mt_operator_row mt_operator_rows[] = {
      "H200"},
     {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
     {"cudnn_convolution", mt_rule_convolution,
-     "usually copies of all, unless channels are last: cuDNN chooses as it runs",
-     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 42 of 48 equal"},
-    {"cudnn_convolution_backward", mt_rule_convolution_backward, "the same, for each gradient of its stub",
-     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 15 of 48 equal"},
+     "the workspace of the kernel that cuDNN chooses; copies of what lies in another memory format",
+     CUDNN_FOLDER "Conv_v8.cpp, ConvShared.cpp (2.11)", "H200"},
+    {"cudnn_convolution_transpose", mt_rule_convolution_transpose, "the same", CUDNN_FOLDER "ConvShared.cpp (2.11)",
+     "H200"},
+    {"cudnn_convolution_forward", mt_rule_convolution_forward, "the same: the input's gradient of a transposed one",
+     CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
+    {"cudnn_convolution_input_gradient", mt_rule_convolution_input_gradient, "the same",
+     CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
+    {"cudnn_convolution_weight_gradient", mt_rule_convolution_weight_gradient, "the same",
+     CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
     {"_cudnn_rnn", mt_rule_recurrent, "what training keeps for backward; its workspace is not known",
      "aten/src/ATen/native/cudnn/RNN.cpp", "H200"},
     {"_cudnn_rnn_backward", mt_rule_recurrent_backward,

@@ -57,6 +57,13 @@ static const struct mt_field unknown_fields[] = {
 };
 static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
 
+static const struct mt_field estimated_fields[] = {
+    MT_TEXT(ROW, name, "name", "estimated", "which calls, and why"),
+    MT_KNOWN(ROW, count, "count", "calls", "calls"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type estimated_type = MT_ROW_TYPE(ROW, estimated_fields);
+
 static const struct mt_field assumed_fields[] = {
     MT_TEXT(ROW, name, "name", "assumed", "how the value was read: a number, copy to the host, or the operator"),
     MT_NUMBER(ROW, value, "value", "value", "that was assumed"),
@@ -101,6 +108,7 @@ static const struct mt_field lists_fields[] = {
     LIST(SHORTENED, "shortened", &shortened_type, "what was cut"),
     LIST(NOT_RUN, "not_run", &not_run_type, "calls that did not run, since the run ended earlier"),
     LIST(UNKNOWN, "unknown", &unknown_type, "operators whose scratch memory is unknown and not counted"),
+    LIST(ESTIMATED, "estimated", &estimated_type, "calls whose scratch memory is an estimate"),
     LIST(ASSUMED, "assumed", &assumed_type, "values that were not computed"),
     LIST(GROWTH, "growth", &growth_type, "memory that grows with each iteration: an estimate"),
     LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),

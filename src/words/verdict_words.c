@@ -143,7 +143,7 @@ static void add_named(const struct mt_caveat *caveat, struct mt_text *out)
     add_place(caveat, out);
 }
 
-static void add_unknown(const struct mt_caveat *caveat, struct mt_text *out)
+static void add_calls(const struct mt_caveat *caveat, struct mt_text *out)
 {
     mt_text_add_visible(out, caveat->name);
     if (caveat->count >= 0)
@@ -179,7 +179,8 @@ static const struct kind_words {
 } kinds[MT_CAVEAT_KIND_COUNT] = {
     [MT_CAVEAT_SHORTENED] = {"shortened", "; --steps all runs everything", add_shortened},
     [MT_CAVEAT_NOT_RUN] = {"did not run", "", add_named},
-    [MT_CAVEAT_UNKNOWN] = {"unknown scratch memory, not counted", "", add_unknown},
+    [MT_CAVEAT_UNKNOWN] = {"unknown scratch memory, not counted", "", add_calls},
+    [MT_CAVEAT_ESTIMATED] = {"estimated scratch memory", "", add_calls},
     [MT_CAVEAT_ASSUMED] = {"values that were not computed", "; see --assume", add_assumed},
     [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
     [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
@@ -217,6 +218,6 @@ static bool has_differing_choice(const struct mt_caveat_list *choices)
 bool mt_verdict_is_uncertain(const struct mt_verdict_row *row)
 {
     const struct mt_caveat_list *of = row->caveats.of;
-    return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 || of[MT_CAVEAT_GROWTH].count > 0 ||
-           has_differing_choice(&of[MT_CAVEAT_CHOICE]);
+    return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_ESTIMATED].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 ||
+           of[MT_CAVEAT_GROWTH].count > 0 || has_differing_choice(&of[MT_CAVEAT_CHOICE]);
 }

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import util
 from typing import Any, NamedTuple, Optional
 
@@ -134,6 +134,8 @@ class DryWatcher(Watcher):
             self.caveat("growth", "live bytes", growth.place, growth.full_at, growth.total, growth.size)
         for unknown in unknown_operators(self.library):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
+        for reason, calls in estimates(self.library):
+            self.caveat("estimated", reason, count=calls)
         for (place, name), assumed in replaced.notes.assumed.items():
             self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
         for model in pretrained.made:
@@ -235,6 +237,14 @@ def unknown_operators(library: Any) -> list[Unknown]:
     while name := library.memtrace_torch_unknown(len(found), ctypes.byref(calls), ctypes.byref(size)):
         found.append(Unknown(size.value, calls.value, name.decode()))
     return sorted(found, reverse=True)
+
+
+def estimates(library: Any) -> Iterator[tuple[str, int]]:
+    """Yields in words which convolutions were estimated, and the number of calls."""
+    calls, place = ctypes.c_uint64(), 0
+    while words := library.memtrace_torch_estimate(place, ctypes.byref(calls)):
+        yield words.decode(), calls.value
+        place += 1
 
 
 def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None]) -> None:

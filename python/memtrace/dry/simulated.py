@@ -19,7 +19,7 @@ from .._private_names import has
 from .._settings import settings
 from ..recording.handover import tell
 from ..recording.import_hook import ImportHook
-from . import build, card, files
+from . import build, card, cudnn, files
 
 # Operators of dense tensors whose one function for the host and for cards calls other operators.
 MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim", "aten::_transformer_encoder_layer_fwd",
@@ -46,6 +46,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     spelling = os.environ["MEMTRACE_DRY_DEVICE"]
     if memory.memtrace_torch_simulate(spelling.encode()):
         raise RuntimeError(memory.memtrace_torch_last_error().decode())
+    cudnn.begin(memory)
     device = load_dry_library(library)
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = card.Cards(memory, device, spelling, settings().cards)

@@ -3,6 +3,7 @@
 #include "base/lock.h"
 #include "device/device.h"
 #include "operators/operator_plan.h"
+#include "producers/torch/torch_convolution.h"
 #include "producers/torch/torch_library.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ int memtrace_torch_has_plan(const char *name)
 
 int memtrace_torch_plan(const struct mt_operator_call *call, struct mt_inner *out)
 {
-    return mt_operator_plan(card_now(), call, out);
+    return mt_operator_plan(card_now(), mt_torch_convolutions(), call, out);
 }
 
 int memtrace_torch_attention(const struct mt_attention_request *request)

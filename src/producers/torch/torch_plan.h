@@ -25,6 +25,15 @@ void memtrace_torch_count_unknown(const char *name, uint64_t bytes);
  * after the last. */
 const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out_bytes);
 
+/* Has cuDNN answer questions about convolutions: `program` is memtrace's helper, `library` the path of libcudnn.so.9, and answers
+ * are kept in `folder` (NULL: nowhere). Copies the paths. Before the first convolution. Without this call, workspaces of
+ * convolutions are estimated. */
+void memtrace_torch_cudnn(const char *program, const char *library, const char *folder);
+
+/* Returns in words which convolutions were estimated, by its place in the list of reasons, and sets the number of calls; NULL
+ * after the last. */
+const char *memtrace_torch_estimate(int place, uint64_t *out_calls);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,6 +10,7 @@
  *   shortened  `name` ("training loader") was cut after `count` of `total` pieces
  *   not_run    the call of `name` ("evaluate") did not run
  *   unknown    the scratch memory of operator `name` is unknown; it was called `count` times, with results of `bytes`
+ *   estimated  the scratch memory of `count` calls is an estimate; `name` says which and why
  *   assumed    a value that was not computed was read by `name` ("a number"); it was assumed to be `value`, `count` times
  *   weights    the weights of the model `name` were made from its configuration, without its checkpoint
  *   choice     a card takes the fastest of `total` variants of `name`, a kernel; the first was used, and `count` of the others
@@ -19,6 +20,7 @@
     X(SHORTENED, "shortened")                                                                                          \
     X(NOT_RUN, "not_run")                                                                                              \
     X(UNKNOWN, "unknown")                                                                                              \
+    X(ESTIMATED, "estimated")                                                                                          \
     X(ASSUMED, "assumed")                                                                                              \
     X(GROWTH, "growth")                                                                                                \
     X(WEIGHTS, "weights")                                                                                              \

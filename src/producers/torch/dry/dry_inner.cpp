@@ -290,8 +290,7 @@ void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue>
         memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
-void take_without_operator(const char *name, const std::vector<std::pair<const char *, Tensor>> &arguments,
-                           const Tensor &result)
+void take_without_operator(const char *name, const std::vector<std::pair<const char *, IValue>> &arguments)
 {
     names argument_names;
     std::vector<IValue> values;
@@ -299,7 +298,7 @@ void take_without_operator(const char *name, const std::vector<std::pair<const c
         argument_names.push_back(argument);
         values.push_back(value);
     }
-    inner_call(name, argument_names, values, {result}).carry_out([](const mt_inner &) {});
+    inner_call(name, argument_names, values, {}).carry_out([](const mt_inner &) {});
 }
 
 void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,

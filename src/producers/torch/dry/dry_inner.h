@@ -27,10 +27,9 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
                  const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host);
 
-/* Takes and gives back what the table says of `name`, a kernel that PyTorch calls without an operator. Its arguments have the
- * names that the rule looks for, and its result is there. */
-void take_without_operator(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
-                           const at::Tensor &result);
+/* Allocates and frees what the table lists for `name`, a kernel that PyTorch calls without an operator. Its arguments have the
+ * names that the rule looks for; its results, which are there, may be among them. */
+void take_without_operator(const char *name, const std::vector<std::pair<const char *, c10::IValue>> &arguments);
 
 /* True if the table has an operator. */
 bool is_in_table(const c10::OperatorHandle &op);

@@ -121,31 +121,66 @@ two_gradients gradients_of(const Tensor &input, const Tensor &weight, bool of_in
             of_weight ? empty_beside(input, weight, weight.sizes()) : Tensor()};
 }
 
-/* Each gradient is computed before the next is taken. */
-two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef,
-                              IntArrayRef, IntArrayRef, int64_t, bool, bool, bool, std::array<bool, 2> asked)
+/* What the gradients of a convolution have in common. */
+struct geometry {
+    IntArrayRef padding, stride, dilation;
+    bool deterministic, allow_tf32;
+};
+
+/* Allocates and frees what a kernel of cuDNN's takes. The tensors have cuDNN's names (operators/convolution.h). */
+void take_inside_kernel(const char *name, const Tensor &x, const Tensor &w, const Tensor &y, const geometry &given)
 {
-    const auto compute = [&](const Tensor &beside) {
-        Tensor made = empty_beside(input, weight, beside.sizes());
-        take_without_operator("aten::cudnn_convolution_backward",
-                              {{"self", input}, {"weight", weight}, {"grad_output", gradient}}, made);
-        return made;
-    };
-    Tensor of_input = asked[0] ? compute(input) : Tensor();
-    return {of_input, asked[1] ? compute(weight) : Tensor()};
+    take_without_operator(name, {{"x", x},
+                                 {"w", w},
+                                 {"y", y},
+                                 {"padding", given.padding},
+                                 {"stride", given.stride},
+                                 {"dilation", given.dilation},
+                                 {"deterministic", given.deterministic},
+                                 {"allow_tf32", given.allow_tf32}});
 }
 
-two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &, const Tensor &weight, IntArrayRef,
-                                        IntArrayRef, IntArrayRef, IntArrayRef, int64_t, bool, bool, bool,
-                                        std::array<bool, 2> asked)
+/* Returns the gradient of a weight, the filter that makes `small` of `large`. */
+Tensor gradient_of_weight(const Tensor &large, const Tensor &small, const Tensor &weight, const geometry &given)
 {
-    return gradients_of(input, weight, asked[0], asked[1]);
+    Tensor made = empty_beside(large, small, weight.sizes());
+    take_inside_kernel("aten::cudnn_convolution_weight_gradient", large, made, small, given);
+    return made;
 }
 
+/* Each gradient is computed before the next is allocated. */
+two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef padding,
+                              IntArrayRef stride, IntArrayRef dilation, int64_t, bool, bool deterministic,
+                              bool allow_tf32, std::array<bool, 2> asked)
+{
+    const geometry given{padding, stride, dilation, deterministic, allow_tf32};
+    Tensor of_input;
+    if (asked[0]) {
+        of_input = empty_beside(gradient, weight, input.sizes());
+        take_inside_kernel("aten::cudnn_convolution_input_gradient", of_input, weight, gradient, given);
+    }
+    return {of_input, asked[1] ? gradient_of_weight(input, gradient, weight, given) : Tensor()};
+}
+
+two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight,
+                                        IntArrayRef padding, IntArrayRef, IntArrayRef stride, IntArrayRef dilation,
+                                        int64_t, bool, bool deterministic, bool allow_tf32, std::array<bool, 2> asked)
+{
+    const geometry given{padding, stride, dilation, deterministic, allow_tf32};
+    Tensor of_input;
+    if (asked[0]) {
+        of_input = empty_beside(gradient, weight, input.sizes());
+        take_inside_kernel("aten::cudnn_convolution_forward", gradient, weight, of_input, given);
+    }
+    return {of_input, asked[1] ? gradient_of_weight(gradient, input, weight, given) : Tensor()};
+}
+
+/* The gradient of the weight is computed first. */
 two_gradients depthwise_gradients(const Tensor &, const Tensor &input, const Tensor &weight, IntArrayRef, IntArrayRef,
                                   IntArrayRef, IntArrayRef, std::array<bool, 2> asked)
 {
-    return gradients_of(input, weight, asked[0], asked[1]);
+    Tensor of_weight = asked[1] ? empty_beside(input, weight, weight.sizes()) : Tensor();
+    return {asked[0] ? empty_beside(input, weight, input.sizes()) : Tensor(), of_weight};
 }
 
 /* The gradient of a bias is one number for each channel of the output. */

@@ -1,0 +1,7 @@
+/* Convolutions of a dry run: cuDNN's own answers where there is a libcudnn, and counts of those that are estimates. Threads: any. */
+#pragma once
+
+#include "operators/convolution.h"
+
+/* Returns the source of answers, for rules of operators. */
+const struct mt_convolution_source *mt_torch_convolutions(void);
