@@ -1,6 +1,8 @@
 """Some of the calls of operators that were measured on a card, run dry: each takes what it took there, event by event, but for
-those that are known to be unequal. Skipped where there is a card, and under a PyTorch older than that of the measurement."""
+those that are known to be unequal. Convolutions are estimated, and where MEMTRACE_CUDNN names cuDNN 9.19, asked. Skipped where there is a card, and under a PyTorch older than that of the measurement."""
+import os
 import pathlib
+import subprocess
 import sys
 from typing import NamedTuple
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 from memtrace._library import find_program
+from memtrace.dry import cudnn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/operators"
@@ -46,6 +49,7 @@ def compared():
     calls = some_calls()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
+        patch.setenv("MEMTRACE_CUDNN", "off")
         dry = run_calls(str(find_program()), "dry", "sim:h200", list(calls))
     total, _ = compare(calls, dry)
     return Compared(set(calls), set(dry), set(total.unequal), set((DATA / "unequal.txt").read_text().splitlines()))
@@ -65,3 +69,21 @@ def test_calls_that_became_equal_are_not_listed_as_unequal(compared):
 
 def test_the_list_of_unequal_calls_names_calls_that_were_measured(compared):
     assert compared.known <= read_calls(DATA / "h200.json.xz", []).keys()
+
+
+def version_of_cudnn():
+    """Returns the version of the library that MEMTRACE_CUDNN names: 91900; 0 without one."""
+    path = cudnn.find() if os.environ.get(cudnn.VARIABLE) else None
+    asks = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).cudnnGetVersion())"
+    return int(subprocess.check_output([sys.executable, "-c", asks, str(path)])) if path else 0
+
+
+def test_convolutions_take_what_cudnn_says(monkeypatch):
+    if version_of_cudnn() // 100 != 919:
+        pytest.skip("MEMTRACE_CUDNN names no cuDNN 9.19")
+    monkeypatch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
+    calls = read_calls(DATA / "h200.json.xz", ["conv"])
+    total, _ = compare(calls, run_calls(str(find_program()), "dry", "sim:h200", ["conv"]))
+    assert len(calls) == 108
+    assert [name for name in total.unequal if "[256,64,1,1]+channels_last" not in name] == []  # which cuBLASLt splits
+    assert total.equal == 105

@@ -1,4 +1,5 @@
-"""Finds the libcudnn that answers questions about convolutions: of the program's packages, or where MEMTRACE_CUDNN names it."""
+"""Finds the libcudnn that answers questions about convolutions: of the program's packages, or where MEMTRACE_CUDNN names it. "off":
+none, so that they are estimated."""
 from __future__ import annotations
 
 import os
@@ -10,19 +11,21 @@ from .._library import find_cudnn_helper
 from . import cache
 
 NAME = "libcudnn.so.9"
-VARIABLE = "MEMTRACE_CUDNN"
+VARIABLE, OFF = "MEMTRACE_CUDNN", "off"
 
 
 def find() -> Optional[pathlib.Path]:
     """Returns the library's path; None if there is none. Fails with RuntimeError if the variable names none."""
     given = os.environ.get(VARIABLE)
+    if given == OFF:
+        return None
     if not given:
         places = (pathlib.Path(folder or ".") / "nvidia/cudnn/lib" / NAME for folder in sys.path)
         return next((place.resolve() for place in places if place.is_file()), None)
     path = pathlib.Path(given)
     path = path / NAME if path.is_dir() else path
     if not path.is_file():
-        raise RuntimeError(f"{VARIABLE}={given}: there is no {NAME}; name the file, or the folder that has it")
+        raise RuntimeError(f"{VARIABLE}={given}: there is no {NAME}; name the file, or the folder that has it, or {OFF}")
     return path.resolve()
 
 
