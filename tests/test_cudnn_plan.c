@@ -179,6 +179,16 @@ static void a_filter_makes_an_engine_that_is_left_out_an_estimate(void **state)
     assert_true(answer_of(&question, &plan).is_estimate);
 }
 
+static void the_fastest_plan_is_an_estimate(void **state)
+{
+    struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
+    const struct mt_cudnn_plan plan = {.engine = 49, .workspace_bytes = 7};
+    (void)state;
+    assert_false(answer_of(&question, &plan).is_estimate);
+    question.is_benchmarked = 1;
+    assert_true(answer_of(&question, &plan).is_estimate);
+}
+
 static void a_plan_that_is_none_has_no_answer(void **state)
 {
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
@@ -198,6 +208,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_is_left_out_replaces_the_plan),
         cmocka_unit_test(an_unknown_engine_that_is_left_out_makes_an_estimate),
         cmocka_unit_test(a_filter_makes_an_engine_that_is_left_out_an_estimate),
+        cmocka_unit_test(the_fastest_plan_is_an_estimate),
         cmocka_unit_test(a_plan_that_is_none_has_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,7 @@ struct mt_convolution_question {
     int64_t dtype; /* a c10::ScalarType's number */
     int64_t dims;  /* 4 or 5 */
     int64_t is_deterministic, allows_tf32;
+    int64_t is_benchmarked; /* PyTorch tries all plans and takes the fastest (torch.backends.cudnn.benchmark) */
     struct mt_convolution_tensor x, w, y;
     int64_t padding[MT_CONVOLUTION_MOST_SPATIAL], stride[MT_CONVOLUTION_MOST_SPATIAL],
         dilation[MT_CONVOLUTION_MOST_SPATIAL];
@@ -58,7 +59,7 @@ struct mt_convolution_source {
 
 /* Writes the question about a convolution of three tensors, of which `x`, `w` and `y` are as PyTorch passes them to the
  * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The lists are
- * "padding", "stride" and "dilation" of the call, and the flags "deterministic" and "allow_tf32". False if the convolution is
+ * "padding", "stride" and "dilation" of the call, and the flags "benchmark", "deterministic" and "allow_tf32". False if the convolution is
  * none that cuDNN takes. */
 bool mt_convolution_question_of(enum mt_convolution_kind kind, const struct mt_operator_call *call,
                                 const struct mt_operand *x, const struct mt_operand *w, const struct mt_operand *y,
@@ -71,4 +72,4 @@ bool mt_convolution_is_channels_last(const struct mt_operand *a, const struct mt
 /* True if a tensor is dense in the order of its dimensions, or with channels last. */
 bool mt_convolution_is_dense(const struct mt_operand *tensor, bool is_channels_last);
 
-static_assert(sizeof(struct mt_convolution_question) == 47 * sizeof(int64_t), "a question has no padding");
+static_assert(sizeof(struct mt_convolution_question) == 48 * sizeof(int64_t), "a question has no padding");

@@ -330,7 +330,8 @@ bool mt_cudnn_plan_answer(int64_t version, const struct mt_card *card, const str
         return false;
     *out = (struct mt_convolution_answer){.workspace_bytes = plan->workspace_bytes,
                                           .engine = (int32_t)plan->engine,
-                                          .is_estimate = !mt_cudnn_is_checked(version, card)};
+                                          .is_estimate =
+                                              question->is_benchmarked != 0 || !mt_cudnn_is_checked(version, card)};
     if (answer_left_out(question, plan, out))
         return true;
     if (card->capability / 10 == HOPPER && is_scheduled(question, plan) &&

@@ -38,7 +38,7 @@ struct mt_cudnn_plan {
 /* True if the tables were checked under this version of cuDNN (91900 is 9.19.0) by calls on this card. */
 bool mt_cudnn_is_checked(int64_t version, const struct mt_card *card);
 
-/* Writes what the convolution takes on the card. It is an estimate unless the version and the card were checked and the bytes
- * follow from the shapes. False if there is no plan. */
+/* Writes what the convolution takes on the card. It is an estimate unless the version and the card were checked, the bytes follow
+ * from the shapes, and PyTorch does not take the fastest plan. False if there is no plan. */
 bool mt_cudnn_plan_answer(int64_t version, const struct mt_card *card, const struct mt_convolution_question *question,
                           const struct mt_cudnn_plan *plan, struct mt_convolution_answer *out);

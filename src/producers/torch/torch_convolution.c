@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 /* Why convolutions are estimates. */
-enum reason { NO_LIBRARY, NO_ANSWER, NOT_CHECKED, NOT_CHOSEN, REASON_COUNT };
+enum reason { NO_LIBRARY, NO_ANSWER, BENCHMARKED, NOT_CHECKED, NOT_CHOSEN, REASON_COUNT };
 
 enum { MOST_WORDS = 512 };
 
@@ -28,6 +28,8 @@ static void describe(enum reason reason, const struct mt_card *card)
         snprintf(words, MOST_WORDS, "convolutions without libcudnn: " MT_CUDNN_ADVICE);
     else if (reason == NO_ANSWER)
         snprintf(words, MOST_WORDS, "convolutions without an answer: %s", mt_cudnn_source_error(convolutions.source));
+    else if (reason == BENCHMARKED)
+        snprintf(words, MOST_WORDS, "convolutions under torch.backends.cudnn.benchmark, without its trials");
     else if (reason == NOT_CHECKED)
         snprintf(words, MOST_WORDS, "convolutions of cuDNN %" PRId64 ".%" PRId64 ", not checked on %s", version / 10000,
                  version / 100 % 100, card->name);
@@ -51,18 +53,23 @@ static enum reason reason_of_none(void)
                                                                    : NOT_CHOSEN;
 }
 
+/* Returns why an answer is an estimate. */
+static enum reason reason_of_estimate(const struct mt_card *card, const struct mt_convolution_question *question)
+{
+    return question->is_benchmarked                                                  ? BENCHMARKED
+           : mt_cudnn_is_checked(mt_cudnn_source_version(convolutions.source), card) ? NOT_CHOSEN
+                                                                                     : NOT_CHECKED;
+}
+
 static bool ask(void *state, const struct mt_card *card, const struct mt_convolution_question *question,
                 struct mt_convolution_answer *out)
 {
-    struct mt_cudnn_source *source = convolutions.source;
     (void)state;
-    if (source == NULL || !mt_cudnn_source_ask(source, card, question, out)) {
-        count(reason_of_none(), card);
-        return false;
-    }
-    if (out->is_estimate)
-        count(mt_cudnn_is_checked(mt_cudnn_source_version(source), card) ? NOT_CHOSEN : NOT_CHECKED, card);
-    return true;
+    const bool is_answered =
+        convolutions.source != NULL && mt_cudnn_source_ask(convolutions.source, card, question, out);
+    if (!is_answered || out->is_estimate)
+        count(is_answered ? reason_of_estimate(card, question) : reason_of_none(), card);
+    return is_answered;
 }
 
 const struct mt_convolution_source *mt_torch_convolutions(void)

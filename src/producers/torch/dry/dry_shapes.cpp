@@ -124,7 +124,7 @@ two_gradients gradients_of(const Tensor &input, const Tensor &weight, bool of_in
 /* What the gradients of a convolution have in common. */
 struct geometry {
     IntArrayRef padding, stride, dilation;
-    bool deterministic, allow_tf32;
+    bool benchmark, deterministic, allow_tf32;
 };
 
 /* Allocates and frees what a kernel of cuDNN's takes. The tensors have cuDNN's names (operators/convolution.h). */
@@ -136,6 +136,7 @@ void take_inside_kernel(const char *name, const Tensor &x, const Tensor &w, cons
                                  {"padding", given.padding},
                                  {"stride", given.stride},
                                  {"dilation", given.dilation},
+                                 {"benchmark", given.benchmark},
                                  {"deterministic", given.deterministic},
                                  {"allow_tf32", given.allow_tf32}});
 }
@@ -150,10 +151,10 @@ Tensor gradient_of_weight(const Tensor &large, const Tensor &small, const Tensor
 
 /* Each gradient is computed before the next is allocated. */
 two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef padding,
-                              IntArrayRef stride, IntArrayRef dilation, int64_t, bool, bool deterministic,
+                              IntArrayRef stride, IntArrayRef dilation, int64_t, bool benchmark, bool deterministic,
                               bool allow_tf32, std::array<bool, 2> asked)
 {
-    const geometry given{padding, stride, dilation, deterministic, allow_tf32};
+    const geometry given{padding, stride, dilation, benchmark, deterministic, allow_tf32};
     Tensor of_input;
     if (asked[0]) {
         of_input = empty_beside(gradient, weight, input.sizes());
@@ -164,9 +165,10 @@ two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const
 
 two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight,
                                         IntArrayRef padding, IntArrayRef, IntArrayRef stride, IntArrayRef dilation,
-                                        int64_t, bool, bool deterministic, bool allow_tf32, std::array<bool, 2> asked)
+                                        int64_t, bool benchmark, bool deterministic, bool allow_tf32,
+                                        std::array<bool, 2> asked)
 {
-    const geometry given{padding, stride, dilation, deterministic, allow_tf32};
+    const geometry given{padding, stride, dilation, benchmark, deterministic, allow_tf32};
     Tensor of_input;
     if (asked[0]) {
         of_input = empty_beside(gradient, weight, input.sizes());
