@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import ExtensionFileLoader
 from typing import Any, Optional
 
 import torch
@@ -81,20 +81,21 @@ def with_fake(device: Any, note: Note, name: str, body: Callable[..., Any]) -> C
 
 def skip_launches(device: Any) -> None:
     """Has libraries that are loaded from now on skip launches of kernels: modules in C++, and those of torch.ops.load_library."""
-    load, create = original_of("torch._ops._Ops.load_library"), ExtensionFileLoader.create_module
+    modules: Any = ExtensionFileLoader
+    load, create = original_of("torch._ops._Ops.load_library"), modules.create_module
 
     def load_library(ops: Any, path: Any) -> None:
         load(ops, path)
         device.memtrace_dry_skip_launches()
 
-    def create_module(loader: ExtensionFileLoader, spec: ModuleSpec) -> Any:
+    def create_module(loader: Any, spec: Any) -> Any:
         module = create(loader, spec)
         device.memtrace_dry_skip_launches()
         return module
 
     device.memtrace_dry_skip_launches()
     replace("torch._ops._Ops.load_library", load_library)
-    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+    modules.create_module = create_module
 
 
 def follow(device: Any, note: Note) -> None:
