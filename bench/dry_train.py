@@ -15,6 +15,7 @@ from typing import Any, Optional
 import dry_graph_models  # noqa: F401 (lists its programs)
 import dry_layout_models  # noqa: F401 (lists its programs)
 import dry_library_models
+import dry_operator_models  # noqa: F401
 import dry_own_models  # noqa: F401 (lists its programs)
 import dry_quantized_models  # noqa: F401
 import dry_triton_models  # noqa: F401 (lists its programs)
