@@ -35,8 +35,6 @@ static mt_status take_run(struct mt_trace *trace, int64_t number, struct mt_swep
         cell->reserved_bytes = reserved;
         cell->rank = run->rank;
     }
-    if (cell->run == 0)
-        cell->run = number;
     if (!mt_run_is(run, MT_RUN_OOM) || cell->told.length > 0)
         return MT_OK;
     cell->state = mt_run_state_name(MT_RUN_OOM);
@@ -106,15 +104,23 @@ struct cells {
     struct mt_error error; /* the first failure */
 };
 
+/* Returns the number of an outcome's first run; 0: it has none. */
+static int64_t first_run(const struct mt_program_outcome *outcome)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        if (outcome->answers[i].kind == MT_RECORD_RUN)
+            return outcome->answers[i].number;
+    return 0;
+}
+
 /* Appends the runs of cells that have ended, as far as all cells before them have. */
 static mt_status append_ended(struct cells *cells)
 {
     struct mt_program_sweep_found *found = cells->found;
     for (; found->count < found->grid.cell_count && cells->attempts[found->count].has_ended; found->count++) {
-        const struct mt_program_outcome *outcome = &cells->tasks[found->count].outcome;
-        int64_t shift;
-        MT_TRY(mt_gathered_runs_append(outcome, cells->job.path, &shift));
-        found->cells[found->count].run += shift;
+        struct mt_program_outcome *outcome = &cells->tasks[found->count].outcome;
+        MT_TRY(mt_gathered_runs_append(outcome, cells->job.path));
+        found->cells[found->count].run = first_run(outcome);
         mt_job_folder_remove(cells->attempts[found->count].folder);
         cells->attempts[found->count].folder = NULL;
     }

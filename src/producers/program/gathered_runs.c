@@ -1,42 +1,56 @@
 #include "producers/program/gathered_runs.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/append.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Returns the place of the first answer about a run in the trace of the answer with that number. */
-static size_t first_in_trace(const struct mt_program_outcome *outcome, size_t number)
+/* Has the answers about runs in one trace name another one, where their numbers are larger by `shift`. */
+static void rename_trace(struct mt_program_outcome *outcome, const char *from, const char *to, int64_t shift)
 {
-    size_t i = 0;
-    while (outcome->answers[i].kind != MT_RECORD_RUN ||
-           strcmp(outcome->answers[i].text, outcome->answers[number].text) != 0)
-        i++;
-    return i;
+    for (size_t i = 0; i < outcome->count; i++) {
+        struct mt_record_answer *answer = &outcome->answers[i];
+        if (answer->kind != MT_RECORD_RUN || strcmp(answer->text, from) != 0)
+            continue;
+        free((char *)(uintptr_t)answer->text);
+        answer->text = mt_host_strdup(to);
+        answer->number += shift;
+    }
 }
 
-static mt_status append_trace(const char *from, const char *trace, int64_t *out_shift)
+/* Appends a trace to the one of its name beside `trace`. */
+static mt_status append_trace(struct mt_program_outcome *outcome, const char *from, const char *trace)
 {
     struct mt_text to = {0};
+    int64_t shift;
     mt_text_add(&to, "%.*s%s", (int)(strrchr(trace, '/') - trace), trace, strrchr(from, '/'));
-    mt_status status = mt_trace_append(from, to.data, out_shift);
+    mt_status status = mt_trace_append(from, to.data, &shift);
+    if (status == MT_OK)
+        rename_trace(outcome, from, to.data, shift);
     mt_text_release(&to);
     return status;
 }
 
-mt_status mt_gathered_runs_append(const struct mt_program_outcome *outcome, const char *trace, int64_t *out_shift)
+/* True if a trace is in the folder of another one. */
+static bool is_beside(const char *path, const char *trace)
 {
-    bool is_first = true;
+    const size_t folder = (size_t)(strrchr(trace, '/') - trace) + 1;
+    return strncmp(path, trace, folder) == 0 && strchr(path + folder, '/') == NULL;
+}
+
+mt_status mt_gathered_runs_append(struct mt_program_outcome *outcome, const char *trace)
+{
     assert(trace[0] == '/');
-    *out_shift = 0;
     for (size_t i = 0; i < outcome->count; i++) {
-        int64_t shift;
-        if (outcome->answers[i].kind != MT_RECORD_RUN || first_in_trace(outcome, i) != i)
+        if (outcome->answers[i].kind != MT_RECORD_RUN || is_beside(outcome->answers[i].text, trace))
             continue;
-        MT_TRY(append_trace(outcome->answers[i].text, trace, &shift));
-        *out_shift = is_first ? shift : *out_shift;
-        is_first = false;
+        char *from = mt_host_strdup(outcome->answers[i].text);
+        mt_status status = append_trace(outcome, from, trace);
+        free(from);
+        MT_TRY(status);
     }
     return MT_OK;
 }
