@@ -90,6 +90,8 @@ PARTS = {
         f"{C10D}rendezvous", f"{C10D}_NCCL_AVAILABLE", f"{C10D}default_pg_nccl_timeout", f"{C10D}_world.pg_map",
         f"{C10D}_world.pg_backend_config", f"{C10D}BackendConfig", "torch._C._distributed_c10d.FakeProcessGroup",
         "torch._C._distributed_c10d.HashStore"), "torch.distributed has no process groups"),
+    "line searches": Part("dry/searches.py", (
+        "torch.optim.lbfgs._strong_wolfe(obj_func,x,t,d)",), "LBFGS makes more evaluations in a line search than on a card"),
     "loaders": Part("dry/loops.py", (
         "torch.utils.data.DataLoader.__iter__", "torch.utils.data.dataloader._BaseDataLoaderIter.__next__"),
         "loops over loaders are not shortened"),

@@ -26,6 +26,7 @@ class Settings:
     steps: int = 0  # after which a dry run ends; 0: when its loops have settled, -1: never
     deadline: float = math.inf  # of a dry run, in seconds since 1970
     assumed: float = 1.0  # the value of numbers that are not computed
+    masks: float = 1.0  # the fraction of a mask's elements that are true if it is not computed
     weights: str = ""  # "from-config": models of libraries need no checkpoint
     changes: str = ""  # of the program, for memtrace fit
     files: str = ""  # the folder for files that the program writes

@@ -65,7 +65,7 @@ static const struct mt_field estimated_fields[] = {
 static const struct mt_row_type estimated_type = MT_ROW_TYPE(ROW, estimated_fields);
 
 static const struct mt_field assumed_fields[] = {
-    MT_TEXT(ROW, name, "name", "assumed", "how the value was read: a number, copy to the host, or the operator"),
+    MT_TEXT(ROW, name, "name", "assumed", "how the value was read: a number, an array, or the operator"),
     MT_NUMBER(ROW, value, "value", "value", "that was assumed"),
     MT_KNOWN(ROW, count, "count", "reads", "reads"),
     MT_FIELDS_OF(&place_type),

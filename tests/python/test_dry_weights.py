@@ -152,4 +152,4 @@ def test_a_model_of_70_billion_weights_is_built_on_the_host(folder):
 def test_weights_that_nobody_wrote_are_saved_without_bytes(folder):
     dry = folder.dry(SAVED)
     assert dry.returncode == 0 and float(dry.stdout) == 0, dry.stderr
-    assert folder.rows("SELECT name, line, count, value FROM caveat WHERE kind = 'assumed'") == [["a weight without values", 13, 1, 0.0]]
+    assert folder.rows("SELECT name, line, count, value FROM caveat WHERE kind = 'assumed'") == [["a number", 13, 1, 0.0]]

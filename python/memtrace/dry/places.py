@@ -55,12 +55,16 @@ def parsed(file: str) -> Optional[ast.Module]:
 
 def place_of_user() -> Place:
     """Returns the innermost line of the user's own code; without one, the innermost outside of memtrace and the interpreter."""
-    for frame in frames_of_user():
-        return Place(frame.f_code.co_filename, frame.f_lineno)
-    frame = sys._getframe(1)
+    frame = next(iter(frames_of_user()), None) or innermost()
+    return Place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else Place("", 0)
+
+
+def innermost() -> Any:
+    """Returns the frame of the calling thread that is innermost outside of memtrace and the interpreter; None if there is none."""
+    frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((HERE, "<")):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else Place("", 0)
+    return frame
 
 
 def is_printing() -> bool:

@@ -28,13 +28,12 @@ from ..recording.watching import Watcher
 from . import driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
-from .places import Place
+from .places import Place, innermost
 from .progress import Progress
 from .steps import Meter
 
 GRACE = 20.0  # seconds in which a program may end by itself after its time limit
-LOOP_ENDS = "settled", "unsettled", "growth", "steps"
-
+LOOP_ENDS = "settled", "unsettled", "growth", "steps", "values"
 
 
 class Enough(SystemExit):
@@ -65,6 +64,7 @@ class DryWatcher(Watcher):
 
     def end_step(self) -> None:
         super().end_step()
+        replaced.notes.recent.clear()
         self.end_if_terminated()
         self.coverage.has_trained = True
         self.progress.show(self.loops.steps + 1)
@@ -91,6 +91,7 @@ class DryWatcher(Watcher):
         if not self.in_step and not self.has_own_steps:
             self.in_step = True
             self.begin_step()
+        replaced.notes.recent.clear()
         self.loops.note_backward()
 
     # ---- the end ----
@@ -102,6 +103,18 @@ class DryWatcher(Watcher):
         self.ended_by = why
         self.store_not_run()
         raise Enough(0)
+
+    def end_endless(self, place: Place) -> None:
+        """Ends the program where a line reads values that were not computed again and again, as in a loop until convergence.
+        Native code calls it and would lose the exception, so that is raised at the next line of the program."""
+        if not self.loops.is_shortening:
+            return
+        if self.ended_by is not None:
+            end_at_once(self)
+        self.ended_by = "values"
+        self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None, self.loops.outside)
+        self.store_not_run()
+        raise_at_next_line(Enough(0))
 
     def end_if_terminated(self) -> None:
         """Ends a program that goes on after a signal. What its handler raises is lost where C calls Python, as in callbacks."""
@@ -181,6 +194,19 @@ def end_at_once(watcher: DryWatcher) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(watcher.exit_code)
+
+
+def raise_at_next_line(error: BaseException) -> None:
+    """Raises an exception at the next line of the program that this thread runs, where a debugger would stop."""
+    def trace(*event: Any) -> None:
+        sys.settrace(None)
+        raise error
+
+    frame = innermost()
+    while frame is not None:
+        frame.f_trace = trace
+        frame = frame.f_back
+    sys.settrace(lambda *event: None)
 
 
 def follow_termination(watcher: DryWatcher) -> None:
@@ -306,6 +332,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
 
     configure()
     watcher.cards.configure = configure
+    replaced.begin(watcher.cards, watcher.end_endless)
     watcher.progress = Progress(watcher.cards)
     if settings().answers is not None:
         follow_termination(watcher)

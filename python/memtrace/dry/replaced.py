@@ -1,8 +1,11 @@
 """What a dry run replaces in torch, and what it says of the program's lines that meet it."""
 from __future__ import annotations
 
+import collections
 import ctypes
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, Optional
 
 import torch
 
@@ -10,11 +13,13 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import custom, deepspeed_kernels, quantized, saving, services, typed, weights
+from . import custom, deepspeed_kernels, quantized, saving, searches, services, typed, weights
 from .flex import WRAPPED, fused_attention
-from .places import Place, is_printing, place_of_user
+from .places import Place, innermost, is_printing, place_of_user
 
 ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
+MOST_READS = 1000  # of values that were not computed, by one line, before the next backward or step
+OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim", "")  # whose loops are bounded
 
 
 class Assumed:
@@ -30,6 +35,8 @@ class Notes:
     def __init__(self) -> None:
         self.said: set[tuple[Place, str]] = set()
         self.assumed: dict[tuple[Place, str], Assumed] = {}
+        self.recent: collections.Counter[Place] = collections.Counter()  # reads since the last backward or step
+        self.on_endless: Optional[Callable[[Place], None]] = None  # is called once a line has made MOST_READS
         self.callback = ASSUMPTION(lambda name, value: self.assume(name.decode(), value))
 
     def note(self, words: str) -> None:
@@ -43,8 +50,15 @@ class Notes:
         """Counts a value that was not computed, unless it is only printed."""
         if is_printing():
             return
-        assumed = self.assumed.setdefault((place_of_user(), name), Assumed(value))
+        place = place_of_user()
+        assumed = self.assumed.setdefault((place, name), Assumed(value))
         assumed.reads += 1
+        frame = innermost()
+        if frame is not None and frame.f_code.co_filename.startswith(OPTIMIZERS):
+            return
+        self.recent[place] += 1
+        if self.recent[place] == MOST_READS and self.on_endless is not None:
+            self.on_endless(place)
 
 
 notes = Notes()
@@ -95,7 +109,7 @@ def keep_eager() -> None:
 
 
 def replace(cards: Any) -> None:
-    """Replaces all. Calls for values that were not computed are counted from now on."""
+    """Replaces all."""
     if has("storages"):
         replace_storage(cards)
     saving.begin(cards, weights.begin(cards.device))
@@ -106,7 +120,14 @@ def replace(cards: Any) -> None:
         keep_eager()
     if has("custom operators"):
         custom.follow(cards.device, notes.note)
+    if has("line searches"):
+        searches.end_at_first_step(cards.device)
     if has("tensor types") and not hasattr(torch._C, "_cuda_getCompiledVersion"):  # which a build with CUDA has
         typed.add_types()
         replace_name("torch.set_default_tensor_type", typed.default_type_setter(torch.set_default_tensor_type, notes.note))
-    cards.device.memtrace_dry_assume(settings().assumed, ctypes.cast(notes.callback, ctypes.c_void_p))
+
+
+def begin(cards: Any, on_endless: Callable[[Place], None]) -> None:
+    """Begins to assume values that are not computed, and to count their uses."""
+    notes.on_endless = on_endless
+    cards.device.memtrace_dry_assume(settings().assumed, settings().masks, ctypes.cast(notes.callback, ctypes.c_void_p))

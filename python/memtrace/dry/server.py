@@ -31,7 +31,7 @@ IMPORTED = {"torch", "numpy", "transformers", "accelerate", "peft", "trl", "data
             "safetensors", "tokenizers", "lightning", "pytorch_lightning", "einops", "tqdm", "pandas", "scipy", "sklearn", "PIL", "yaml",
             "huggingface_hub", "evaluate", "torchmetrics", "torchdata", "sentencepiece", "packaging", "regex", "requests", "matplotlib"}
 KEPT_FOLDERS = {"wandb", "mlflow"}  # libraries that keep the job's folder once they are imported
-SAME = "cards", "steps", "assumed", "stacks", "device", "kernels", "step", "torch"  # settings that imports may have used
+SAME = "cards", "steps", "stacks", "device", "kernels", "step", "torch"  # settings that imports may have used
 LENGTH = struct.Struct("=Q")  # of a request, in bytes, before it
 REPLY = struct.Struct("=q")  # the process that was forked; 0: the request is not taken. The first one, READY, follows the imports
 READY = 1

@@ -6,6 +6,7 @@ read on the host, as most are not: they go to the card first.
 """
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import torch
@@ -17,10 +18,10 @@ MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/producers/
 # Functions that take dtype and device from a tensor, and that do not know the dispatch key of weights.
 MAKERS = "torch.Tensor.new", "torch.Tensor.new_tensor"
 
-# Functions of tensors and storages that read memory, or let others read it.
-READERS = ("torch.Tensor.numpy", "torch.Tensor.tolist", "torch.Tensor.__dlpack__",
-           "torch.UntypedStorage._share_fd_cpu_", "torch.UntypedStorage._share_filename_cpu_", "torch.UntypedStorage.__getitem__",
-           "torch.UntypedStorage.__setitem__", "torch.UntypedStorage.tolist", "torch.UntypedStorage._write_file")
+# Functions of tensors and storages that read memory, or let others read it; and those that do so for their own purposes.
+READERS = ("torch.Tensor.numpy", "torch.Tensor.__dlpack__", "torch.UntypedStorage.__getitem__",
+           "torch.UntypedStorage.tolist", "torch.UntypedStorage._share_fd_cpu_", "torch.UntypedStorage._share_filename_cpu_")
+OTHERS = "torch.UntypedStorage.__setitem__", "torch.UntypedStorage._write_file"
 
 
 class Weights:
@@ -37,6 +38,11 @@ class Weights:
         """Writes a storage that was not written yet."""
         if storage.device.type == "cpu" and storage.nbytes() > MOST_VALUE_BYTES and self.device.memtrace_dry_settle(storage._cdata):
             raise MemoryError(f"the host has no memory for {storage.nbytes()} bytes of a weight")
+
+    def read(self, storage: Any) -> None:
+        """Writes a storage that was not written yet, since its values are read. Notes that they were not computed."""
+        if storage.device.type == "cpu" and self.device.memtrace_dry_read(storage._cdata):
+            raise MemoryError(f"the host has no memory for {storage.nbytes()} bytes of a tensor")
 
     def unknown(self, size: int) -> Any:
         """Returns a storage without values, whose zeros count as assumed when they are read."""
@@ -63,17 +69,26 @@ class Weights:
         replace("torch.nn.Parameter.__new__", make)
         replace("torch.UntypedStorage.clone", clone_late)
         for name in READERS:
-            wrap(name, self.read)
+            wrap(name, functools.partial(call_with_storage, self.read))
+        wrap("torch.Tensor.tolist", functools.partial(call_on_host, self.read))
+        for name in OTHERS:
+            wrap(name, functools.partial(call_with_storage, self.settle))
         for name in MAKERS:
             wrap(name, make_like)
 
-    def read(self, original: Callable[..., Any], one: Any, *given: Any, **named: Any) -> Any:
-        """Calls a function that reads the memory of a tensor or of a storage."""
-        if isinstance(one, torch.UntypedStorage):
-            self.settle(one)
-        elif one.layout == torch.strided and one.device.type == "cpu":
-            self.settle(one.untyped_storage())
-        return original(one, *given, **named)
+
+def call_with_storage(prepare: Callable[[Any], None], original: Callable[..., Any], one: Any, *given: Any, **named: Any) -> Any:
+    """Calls a function of a tensor or of a storage, whose memory is prepared first."""
+    if isinstance(one, torch.UntypedStorage):
+        prepare(one)
+    elif one.layout == torch.strided and one.device.type == "cpu":
+        prepare(one.untyped_storage())
+    return original(one, *given, **named)
+
+
+def call_on_host(prepare: Callable[[Any], None], original: Callable[..., Any], one: Any) -> Any:
+    """Calls a function of a tensor that reads its memory, or a copy on the host."""
+    return call_with_storage(prepare, original, one.cpu() if one.is_cuda else one)
 
 
 def make_like(original: Callable[..., Any], one: Any, *given: Any, **named: Any) -> Any:

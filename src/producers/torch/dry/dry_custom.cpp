@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_custom.h"
 
+#include "producers/torch/dry/dry_assumed.h"
 #include "producers/torch/dry/dry_dispatcher.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_kernels.h"

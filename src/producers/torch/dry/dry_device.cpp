@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iomanip>
 #include <map>
@@ -165,9 +166,21 @@ class card_allocator final : public c10::Allocator
 
 card_allocator the_allocator;
 
-/* Writes a value into all elements. Types that a c10::Scalar does not convert to stay zeros. */
+/* Writes a mask whose true elements are spread evenly. */
+void write_mask(double fraction, char *values, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < bytes; i++)
+        values[i] = std::floor(static_cast<double>(i + 1) * fraction) > std::floor(static_cast<double>(i) * fraction);
+}
+
+} // namespace
+
 void write(const filled &with, char *values, uint64_t bytes)
 {
+    if (with.type == c10::ScalarType::Bool) {
+        write_mask(with.value.toDouble(), values, bytes);
+        return;
+    }
     switch (with.type) {
 #define X(type, name)                                                                                                  \
     case c10::ScalarType::name:                                                                                        \
@@ -176,11 +189,10 @@ void write(const filled &with, char *values, uint64_t bytes)
         AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(X)
 #undef X
     default:
+        std::memset(values, 0, bytes);
         break;
     }
 }
-
-} // namespace
 
 char *block::host()
 {

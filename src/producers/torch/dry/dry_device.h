@@ -26,25 +26,28 @@ namespace mt_dry
 /* Larger blocks have no values. */
 constexpr uint64_t MOST_VALUE_BYTES = 1 << 20;
 
-/* A value that all elements of a block have. */
+/* What all elements hold: a value, or in a mask (kBool) the fraction of elements that are true. */
 struct filled {
     c10::Scalar value;
     c10::ScalarType type;
 };
 
+/* Writes it into memory on the host, which is aligned for the type. Types that a c10::Scalar does not convert to become zeros. */
+void write(const filled &with, char *values, uint64_t bytes);
+
 struct block final {
     uint64_t address, bytes;
     c10::DeviceIndex device;
     bool is_known;                      /* false: large, or written from what was assumed */
-    std::unique_ptr<char[]> values;     /* nullptr: as all_are says, until they are asked for */
-    std::optional<filled> all_are = {}; /* none: zeros */
+    std::unique_ptr<char[]> values;     /* nullptr: as all_are says, until they are needed */
+    std::optional<filled> all_are = {}; /* of a large block: what is assumed. None: zeros, or the usual assumption */
 
     bool has_values() const
     {
         return bytes <= MOST_VALUE_BYTES;
     }
 
-    /* Gives all elements one value. Writes it only once the values are asked for: most are never. */
+    /* Fills the block. Writes nothing until the values are needed, which most never are. */
     void fill(const filled &with)
     {
         values.reset();

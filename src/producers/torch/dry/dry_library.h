@@ -44,6 +44,9 @@ const void *memtrace_dry_values(const void *storage);
  * c10::TensorImpl. Does nothing for a tensor without a storage, or elsewhere. */
 void memtrace_dry_written(void *tensor);
 
+/* Returns 1 if the values of a tensor are known, 0 if not. `tensor` is the address of a c10::TensorImpl. */
+int memtrace_dry_is_known(void *tensor);
+
 /* ---- private pools and captures of CUDA graphs (dry_capture.h); a pool is PyTorch's pair of numbers ---- */
 
 /* Whose allocations come from a pool: all of the card, those of the current stream, or of this thread. */
@@ -120,12 +123,16 @@ void memtrace_dry_copy_late(void *to, const void *from);
 /* Writes a storage, before other code reads its memory. Returns 1 if the host has not enough. */
 int memtrace_dry_settle(void *storage);
 
+/* The same, before values are read, which is noted if they were not computed. */
+int memtrace_dry_read(void *storage);
+
 /* Record that memory of the host was pinned where it is, and that it is pinned no more. */
 void memtrace_dry_pin(const void *data, uint64_t bytes);
 void memtrace_dry_unpin(const void *data);
 
-/* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
-void memtrace_dry_assume(double value, void (*note)(const char *name, double value));
+/* Sets what is assumed where values are not computed: for numbers, and for masks as the fraction of elements that are true. `note`
+ * is called at each use. */
+void memtrace_dry_assume(double number, double masks, void (*note)(const char *name, double value));
 
 /* Has torch.Generator return the default generators of cards, until it is turned off. For torch.cuda.default_generators. */
 void memtrace_dry_gives_default(int is_on);

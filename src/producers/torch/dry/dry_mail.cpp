@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_mail.h"
 
+#include "producers/torch/dry/dry_assumed.h"
 #include "producers/torch/dry/dry_values.h"
 
 #include <ATen/ops/empty.h>

@@ -2,6 +2,7 @@
  *
  * Ours are what nn.TransformerEncoder uses in evaluation with a mask of padding. They allocate what the functions for CUDA in
  * aten/src/ATen/native/nested do. H is the number of heads, D the size of each. */
+#include "producers/torch/dry/dry_assumed.h"
 #include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_dispatcher.h"

@@ -1,5 +1,7 @@
 #include "producers/torch/dry/dry_twins.h"
 
+#include "producers/torch/dry/dry_assumed.h"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
@@ -77,11 +79,14 @@ c10::DispatchKey key_of(c10::DeviceType kind)
 c10::DataPtr twins::values_of(const Tensor &real, block *owner)
 {
     const c10::Device cpu(c10::DeviceType::CPU);
-    if (owner->is_known || filling_ == filling::VALUES)
+    const bool is_mask = real.scalar_type() == at::kBool;
+    if (owner->is_known || filling_ == filling::VALUES || (is_mask && owner->has_values()))
         return {owner->host() + owner->offset_of(real.storage().unsafeGetStorageImpl()), cpu};
     const auto elements = static_cast<int64_t>(owner->bytes / real.itemsize()) + 1;
-    const Tensor values = filling_ == filling::COUNT ? at::arange(elements, at::TensorOptions(cpu))
-                                                     : at::ones({elements}, at::TensorOptions(cpu));
+    Tensor values = filling_ == filling::COUNT ? at::arange(elements, at::TensorOptions(cpu))
+                                               : at::ones({elements}, at::TensorOptions(cpu).dtype(at::kBool));
+    if (is_mask || filling_ == filling::TRUTHS)
+        write_into(values, {at::Scalar(fraction_of(real)), at::kBool});
     kept_.push_back(values.to(real.scalar_type()));
     return {kept_.back().data_ptr(), cpu};
 }

@@ -21,8 +21,9 @@
 namespace mt_dry
 {
 
-/* What a twin on the CPU holds of a block that is not known: its values, which it must have, or ones, or 0, 1, 2 and so on. */
-enum class filling { VALUES, ONES, COUNT };
+/* What a twin on the CPU holds of a block that is not known: its values, which it must have; ones; ones and zeros as in a mask; or
+ * 0, 1, 2 and so on. A mask always holds what is assumed of it. */
+enum class filling { VALUES, ONES, TRUTHS, COUNT };
 
 class twins
 {
@@ -77,6 +78,12 @@ inline uint64_t needed_bytes(const at::Tensor &tensor)
 {
     return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
                                             tensor.storage_offset());
+}
+
+/* True if a tensor has each element of a storage or block of so many bytes. */
+inline bool covers_bytes(const at::Tensor &tensor, uint64_t bytes)
+{
+    return tensor.nbytes() == bytes && tensor.is_non_overlapping_and_dense();
 }
 
 /* True if a tensor is on a card. */

@@ -1,9 +1,12 @@
 #include "producers/torch/dry/dry_values.h"
 
+#include "producers/torch/dry/dry_assumed.h"
 #include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_random.h"
+#include "producers/torch/dry/dry_unknown.h"
+#include "producers/torch/dry/dry_writing.h"
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_local_scalar_dense.h>
@@ -20,49 +23,20 @@ using c10::IValue;
 namespace
 {
 
-/* The value assumed for numbers that were not computed, and the function that counts its uses. */
-double assumed = 1;
-void (*on_assumption)(const char *name, double value);
-
-at::Scalar assumed_value(c10::ScalarType type)
-{
-    if (type == at::kBool)
-        return at::Scalar(false);
-    return at::isFloatingType(type) ? at::Scalar(assumed) : at::Scalar(static_cast<int64_t>(1));
-}
-
-/* Of a result: a factorization has gone well if its "info" is 0. */
-at::Scalar assumed_result(const std::string &name, const Tensor &result, bool is_all)
-{
-    if (is_all)
-        return at::Scalar(true);
-    return name == "info" ? at::Scalar(0) : assumed_value(result.scalar_type());
-}
-
-void note_assumed_value(const char *name, c10::ScalarType type)
-{
-    note_assumption(name, assumed_value(type).toDouble());
-}
-
 block *block_of_tensor(const Tensor &tensor)
 {
     return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
 }
 
-/* True if the tensor has each element of the block. */
-bool covers(const Tensor &tensor, const block &owner)
-{
-    return tensor.nbytes() == owner.bytes && tensor.is_non_overlapping_and_dense();
-}
-
-void assume(const Tensor &tensor, const at::Scalar &value)
+/* Makes the values of a tensor on a card unknown. What a part of a large block holds counts for the whole. */
+void assume(const Tensor &tensor, const filled &with)
 {
     block *owner = block_of_tensor(tensor);
     mark(tensor, false);
-    if (owner != nullptr && owner->has_values() && covers(tensor, *owner))
-        owner->fill({value, tensor.scalar_type()});
+    if (owner != nullptr && (!owner->has_values() || covers_bytes(tensor, owner->bytes)))
+        owner->fill(with);
     else if (has_values(tensor))
-        values_of(tensor).fill_(value);
+        write_into(values_of(tensor), with);
 }
 
 /* Copies the values of results that the CPU has computed into the new blocks. */
@@ -113,10 +87,6 @@ bool compute(const call &call, const Stack &results)
     return true;
 }
 
-/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
- * losses. */
-constexpr size_t MOST_GUESSED_BYTES = 4096;
-
 /* True if the values of results are to be computed: all tensors have some, and they are known or few. */
 bool are_computed(const call &call, const Stack &results)
 {
@@ -157,7 +127,7 @@ bool fill_whole(const call &call)
         return false;
     const Tensor &tensor = call.arguments[0].toTensor();
     block *owner = block_of_tensor(tensor);
-    if (owner == nullptr || !covers(tensor, *owner))
+    if (owner == nullptr || !covers_bytes(tensor, owner->bytes))
         return false;
     owner->fill({is_fill ? call.arguments[1].toScalar() : at::Scalar(0), tensor.scalar_type()});
     mark(tensor, true);
@@ -168,20 +138,18 @@ bool fill_whole(const call &call)
 
 void mark(const Tensor &tensor, bool is_known)
 {
-    if (block *owner = block_of_tensor(tensor))
-        owner->is_known = is_known && owner->has_values() && !is_capturing();
+    block *owner = block_of_tensor(tensor);
+    if (owner == nullptr)
+        return;
+    owner->is_known = is_known && owner->has_values() && !is_capturing();
+    if (owner->values != nullptr)
+        owner->all_are.reset(); /* elements may differ from now on */
 }
 
 void assume_written(const Tensor &tensor)
 {
     if (is_on_card(tensor))
-        assume(tensor, assumed_value(tensor.scalar_type()));
-}
-
-void note_assumption(const std::string &name, double value)
-{
-    if (on_assumption != nullptr)
-        on_assumption(name.c_str(), value);
+        assume(tensor, usual_assumption(tensor.scalar_type()));
 }
 
 Tensor values_of(const Tensor &tensor)
@@ -202,6 +170,8 @@ bool has_values(const Tensor &tensor)
 
 bool is_known(const Tensor &tensor)
 {
+    if (!is_on_card(tensor))
+        return !tensor.has_storage() || !is_unknown(tensor.storage().unsafeGetStorageImpl());
     const block *owner = block_of_tensor(tensor);
     return (owner == nullptr || owner->is_known) && has_values(tensor);
 }
@@ -210,20 +180,19 @@ void give_values(const call &call, const Stack &results)
 {
     if (only_views(call, results) || fill_whole(call))
         return;
-    const bool is_all = call.op.operator_name().name == "aten::all" && !call.is_all_known;
-    const bool is_computed = !is_all && are_computed(call, results) && compute(call, results);
-    const auto give = [&](const Tensor &tensor, const at::Scalar &value) {
+    const called called{call.op, call.arguments};
+    const bool is_check = !call.is_all_known && is_finite_check(called);
+    const bool is_computed = !is_check && are_computed(call, results) && compute(call, results);
+    const auto give = [&](const std::string &name, const Tensor &tensor) {
         if (is_computed)
             mark(tensor, call.is_all_known);
         else
-            assume(tensor, value);
+            assume(tensor, assumed_result(called, name, tensor));
     };
-    call.each_written([&](const Tensor &tensor) { give(tensor, assumed_value(tensor.scalar_type())); });
+    call.each_written([&](const Tensor &tensor) { give("", tensor); });
     for (size_t i = 0; i < results.size(); i++)
         if (!is_alias(call, i))
-            each_tensor(results[i], [&](const Tensor &tensor) {
-                give(tensor, assumed_result(call.op.schema().returns()[i].name(), tensor, is_all));
-            });
+            each_tensor(results[i], [&](const Tensor &tensor) { give(call.op.schema().returns()[i].name(), tensor); });
 }
 
 void assume_results(const call &call, const Stack &results)
@@ -238,8 +207,8 @@ Stack run_by_values(const call &call)
 {
     refuse_if_capturing(); /* the kernel waits for a count */
     const std::string &name = call.op.operator_name().name;
-    const bool are_different = name.find("unique") != std::string::npos;
-    twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : filling::ONES);
+    const bool are_different = name.find("unique") != std::string::npos, finds = name == "aten::nonzero";
+    twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : finds ? filling::TRUTHS : filling::ONES);
     const Stack computed = run_on_cpu(call, &on_cpu);
     Stack results(computed.size());
     const device_guard guard(call.device);
@@ -252,30 +221,46 @@ Stack run_by_values(const call &call)
     for (const IValue &result : results)
         each_tensor(result, mark_known);
     if (!call.is_all_known && (are_different || call.op.hasTag(at::Tag::dynamic_output_shape)))
-        note_assumption(name + (are_different ? " (all different)" : ""), 1);
+        note_assumption(name + (are_different ? " (all different)" : ""),
+                        finds ? fraction_of(call.arguments[0].toTensor()) : 1);
     return results;
 }
 
+namespace
+{
+
+/* Copies values that both have, and notes whether the copy is known. */
+void copy_known_values(const Tensor &to, const Tensor &from)
+{
+    const block *owner = block_of_tensor(to);
+    const bool covers_all = owner != nullptr && covers_bytes(to, owner->bytes);
+    values_of(to).copy_(values_of(from));
+    if (is_on_card(to))
+        mark(to, is_known(from) && (covers_all || is_known(to)));
+    else
+        mark_on_host(to, is_known(from));
+}
+
+} // namespace
+
 void copy_values(const Tensor &to, const Tensor &from)
 {
-    const bool is_small = is_on_card(to) ? has_values(to) : to.nbytes() <= MOST_VALUE_BYTES;
-    Tensor target = is_on_card(to) && is_small ? values_of(to) : to;
     if (has_values(from) && has_values(to))
-        target.copy_(is_on_card(from) ? values_of(from) : from);
-    else if (is_small)
-        target.fill_(assumed_value(to.scalar_type()));
-    const block *owner = block_of_tensor(to);
-    mark(to, is_known(from) && (is_known(to) || (owner != nullptr && covers(to, *owner))));
-    if (!is_on_card(to) && is_small && !is_known(from))
-        note_assumed_value("copy to the host", to.scalar_type());
+        copy_known_values(to, from);
+    else if (is_on_card(to))
+        assume(to, content_of_copy(from, to.scalar_type()));
+    else
+        assume_on_host(to, content_of_copy(from, to.scalar_type()));
 }
 
 at::Scalar item(const Tensor &tensor)
 {
     refuse_if_capturing();
-    if (!is_known(tensor))
-        note_assumed_value("a number", tensor.scalar_type());
-    return has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : assumed_value(tensor.scalar_type());
+    if (is_known(tensor))
+        return at::_local_scalar_dense(values_of(tensor));
+    const at::Scalar value = has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : element_of(tensor);
+    note_assumption("a number", value.isComplex() ? NAN : value.toDouble());
+    return value;
 }
 
 bool are_equal(const Tensor &one, const Tensor &other)
@@ -300,17 +285,25 @@ void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &fac
         at::_amp_foreach_non_finite_check_and_unscale_(others, ignored, values_of(factor));
 }
 
+namespace
+{
+
+Tensor tensor_at(void *address)
+{
+    return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(
+        static_cast<c10::TensorImpl *>(address)));
+}
+
+} // namespace
+
 } // namespace mt_dry
 
 void memtrace_dry_written(void *tensor)
 {
-    mt_dry::assume_written(
-        at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(
-            static_cast<c10::TensorImpl *>(tensor))));
+    mt_dry::assume_written(mt_dry::tensor_at(tensor));
 }
 
-void memtrace_dry_assume(double value, void (*note)(const char *name, double value))
+int memtrace_dry_is_known(void *tensor)
 {
-    mt_dry::assumed = value;
-    mt_dry::on_assumption = note;
+    return mt_dry::is_known(mt_dry::tensor_at(tensor));
 }

@@ -2,10 +2,10 @@
  *
  *   all arguments and results small ──▶ computed if all arguments are known, or the results are very small; known if all
  *                                       arguments are
- *   otherwise ──▶ small results are assumed: a number is 1 (or as asked), a truth false, but true for all() and equal()
- *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
+ *   otherwise ──▶ results are assumed (dry_assumed.h)
+ *   shapes that depend on the values of large ones ──▶ these are assumed; for unique, all elements differ
  *
- * Each place of the program that asks for a value that is not known is told of. */
+ * Each line of the program that reads a value which is not known is recorded. */
 #pragma once
 
 #include "producers/torch/dry/dry_call.h"
@@ -15,6 +15,10 @@ namespace mt_dry
 
 using torch::jit::Stack;
 
+/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
+ * losses. */
+constexpr size_t MOST_GUESSED_BYTES = 4096;
+
 /* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
 at::Tensor values_of(const at::Tensor &tensor);
 
@@ -23,10 +27,6 @@ void mark(const at::Tensor &tensor, bool is_known);
 
 /* Marks what a kernel that did not run may have written: the values are assumed from now on. */
 void assume_written(const at::Tensor &tensor);
-
-/* Counts, for the line of the program, that a value which was not computed is needed and what is assumed. `name` says how the
- * program uses it. */
-void note_assumption(const std::string &name, double value);
 
 /* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
 void give_values(const call &call, const Stack &results);

@@ -4,7 +4,8 @@
  *                                                                    └──▶ any other operator: the writings run first
  *
  * A weight is a tensor that became an nn.Parameter with memory of its own, larger than MOST_VALUE_BYTES. It has the dispatch key
- * DeferredInit, so every operator that gets one comes to the fallback of this key first. Other tensors cost nothing.
+ * HOST_KEY, so every operator that gets one comes to the fallback of this key first. Other tensors cost nothing, unless they are
+ * unknown (dry_unknown.h).
  *
  * A storage is late while it has writings that did not run. Those are exact: the same operators, arguments and random numbers. One
  * that was read is an ordinary one from then on. Memory without values, of a checkpoint without bytes, is late, too: it reads as
@@ -13,6 +14,7 @@
  * Threads: any, with one lock around writings. */
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_own.h"
+#include "producers/torch/dry/dry_unknown.h"
 #include "producers/torch/dry/dry_values.h"
 #include "producers/torch/dry/dry_writing.h"
 
@@ -40,20 +42,6 @@ namespace
 {
 
 constexpr int OUT_OF_HOST_MEMORY = 1;
-constexpr DispatchKey KEY = DispatchKey::DeferredInit;
-
-/* The protected field of a tensor with its keys. */
-struct keys_of : c10::TensorImpl {
-    static void set(c10::TensorImpl *tensor, DispatchKeySet keys)
-    {
-        tensor->*(&keys_of::key_set_) = keys;
-    }
-};
-
-void add_key(c10::TensorImpl *tensor)
-{
-    keys_of::set(tensor, tensor->key_set().add(KEY));
-}
 
 const StorageImpl *storage_of(const Tensor &tensor)
 {
@@ -110,8 +98,7 @@ bool needs_autograd(const Tensor &tensor)
 
 bool covers_storage(const Tensor &tensor)
 {
-    return tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes() &&
-           tensor.is_non_overlapping_and_dense();
+    return covers_bytes(tensor, tensor.storage().nbytes());
 }
 
 thread_local int copies_made; /* calls of operators that return a copy, which are under way */
@@ -264,7 +251,8 @@ void prepare(const OperatorHandle &op, const std::vector<IValue> &arguments)
         if (is_on_card(to) && !has_values(to))
             return;
         if (is_late(to) && replaces_all(op, to) && !is_late(from)) {
-            forget(memory_of(to));
+            if (!is_on_card(from))
+                forget(memory_of(to));
             return;
         }
     }
@@ -273,7 +261,8 @@ void prepare(const OperatorHandle &op, const std::vector<IValue> &arguments)
             if (memory_of(tensor) == nullptr)
                 return;
             settle(tensor.storage().unsafeGetStorageImpl());
-            keys_of::set(tensor.unsafeGetTensorImpl(), tensor.key_set().remove(KEY));
+            if (is_known(tensor))
+                remove_key(tensor.unsafeGetTensorImpl());
         });
 }
 
@@ -297,9 +286,16 @@ void run_with_weights(const OperatorHandle &op, DispatchKeySet keys, Stack *stac
     }
     if (join(op, arguments, stack))
         return;
+    const called called{op, arguments};
+    const bool replaces_first = count > 0 && arguments[0].isTensor() && replaces_all(op, arguments[0].toTensor());
+    const bool gives_unknown = !reads_nothing(op) && has_unknown(called, replaces_first);
     prepare(op, arguments);
     const counted_copy counted(makes_copy(op));
-    op.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, KEY), stack);
+    op.redispatchBoxed(keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, HOST_KEY), stack);
+    if (gives_unknown)
+        make_results_unknown(called, stack);
+    else if (replaces_first)
+        mark_on_host(arguments[0].toTensor(), true);
     mark_results(*stack, op.schema().returns().size());
 }
 
@@ -344,7 +340,7 @@ StorageImpl *storage_at(void *address)
 void register_weights()
 {
     const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
-    static torch::Library fallback(torch::Library::IMPL, "_", KEY, __FILE__, __LINE__);
+    static torch::Library fallback(torch::Library::IMPL, "_", HOST_KEY, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", DispatchKey::CPU, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_with_weights>());
     aten.impl("set_.source_Storage_storage_offset", &set_storage);
@@ -365,7 +361,7 @@ void memtrace_dry_weight(void *parameter, void *data)
 
 void memtrace_dry_unknown(void *storage)
 {
-    mt_dry::make_unknown(mt_dry::storage_at(storage));
+    mt_dry::make_unknown(mt_dry::storage_at(storage), {at::Scalar(0.), at::kByte});
 }
 
 int memtrace_dry_is_late(const void *storage)

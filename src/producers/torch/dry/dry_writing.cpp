@@ -1,13 +1,11 @@
 #include "producers/torch/dry/dry_writing.h"
 
 #include "producers/torch/dry/dry_mersenne.h"
-#include "producers/torch/dry/dry_values.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -19,6 +17,7 @@ using at::Tensor;
 using c10::IValue;
 using c10::OperatorHandle;
 using c10::StorageImpl;
+using Stack = torch::jit::Stack;
 
 namespace
 {
@@ -47,7 +46,8 @@ struct writing {
     std::shared_ptr<const writing> before, source; /* nullptr: none */
     int count = 1;                                 /* of writings, with those before */
     bool has_unknown = false;                      /* one of them, or of the source's, has no values */
-    std::optional<OperatorHandle> op;              /* nothing: memory without values */
+    std::optional<OperatorHandle> op;              /* nothing: memory is filled with `content` */
+    filled content;
     Stack arguments;
     place to, from;
     std::optional<draw> random;
@@ -150,7 +150,7 @@ void run(const writing &one, const c10::Storage &storage)
     if (one.before != nullptr)
         run(*one.before, storage);
     if (!one.op.has_value()) {
-        std::memset(storage.mutable_data(), 0, storage.nbytes());
+        write(one.content, static_cast<char *>(storage.mutable_data()), storage.nbytes());
         return;
     }
     Stack stack = one.arguments;
@@ -202,7 +202,8 @@ bool is_late(const StorageImpl *storage)
 
 bool is_number(const Tensor &tensor)
 {
-    return tensor.dim() == 0 && tensor.device().type() == c10::DeviceType::CPU && !tensor.requires_grad();
+    return tensor.dim() == 0 && tensor.device().type() == c10::DeviceType::CPU && !tensor.requires_grad() &&
+           memory_of(tensor.storage().unsafeGetStorageImpl()) == nullptr;
 }
 
 bool add_writing(memory *target, const OperatorHandle &op, const std::vector<IValue> &arguments, bool replaces)
@@ -239,6 +240,7 @@ bool add_writing(memory *target, const OperatorHandle &op, const std::vector<IVa
             return false;
     }
     made->arguments[0] = IValue();
+    target->is_unknown = made->has_unknown;
     target->last = std::move(made);
     return true;
 }
@@ -249,39 +251,73 @@ void forget(memory *target)
     take(target);
 }
 
-void make_unknown(StorageImpl *storage)
+void make_unknown(StorageImpl *storage, const filled &content)
 {
     watch(storage);
     auto made = std::make_shared<writing>();
     made->has_unknown = true;
+    made->content = content;
     const std::lock_guard<std::mutex> hold(lock);
-    memory_of(storage)->last = std::move(made);
+    memory *target = memory_of(storage);
+    target->last = std::move(made);
+    target->is_unknown = true;
+    target->content = content;
+}
+
+void mark_known(StorageImpl *storage)
+{
+    const std::lock_guard<std::mutex> hold(lock);
+    if (memory *target = memory_of(storage))
+        target->is_unknown = false;
+}
+
+void mark_unknown(StorageImpl *storage, const std::optional<filled> &content)
+{
+    watch(storage);
+    const std::lock_guard<std::mutex> hold(lock);
+    memory *target = memory_of(storage);
+    target->is_unknown = true;
+    target->content = content;
+}
+
+bool is_unknown(const StorageImpl *storage)
+{
+    if (memory_of(storage) == nullptr)
+        return false;
+    const std::lock_guard<std::mutex> hold(lock);
+    return memory_of(storage)->is_unknown;
+}
+
+std::optional<filled> content_of_host(const StorageImpl *storage)
+{
+    if (memory_of(storage) == nullptr)
+        return std::nullopt;
+    const std::lock_guard<std::mutex> hold(lock);
+    return memory_of(storage)->content;
 }
 
 void copy_late(StorageImpl *to, const StorageImpl *from)
 {
     watch(to);
     const std::lock_guard<std::mutex> hold(lock);
-    memory_of(to)->last = memory_of(from)->last;
+    const memory *source = memory_of(from);
+    memory *target = memory_of(to);
+    target->last = source->last;
+    target->is_unknown = source->is_unknown;
+    target->content = source->content;
 }
 
 void settle(StorageImpl *storage)
 {
-    bool has_unknown = false;
-    {
-        const std::lock_guard<std::mutex> hold(lock);
-        memory *target = memory_of(storage);
-        const auto last = target != nullptr ? take(target) : nullptr;
-        if (last == nullptr)
-            return;
-        const c10::impl::ExcludeDispatchKeyGuard plain(
-            c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-            c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
-        run(*last, c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(storage)));
-        has_unknown = last->has_unknown;
-    }
-    if (has_unknown)
-        note_assumption("a weight without values", 0);
+    const std::lock_guard<std::mutex> hold(lock);
+    memory *target = memory_of(storage);
+    const auto last = target != nullptr ? take(target) : nullptr;
+    if (last == nullptr)
+        return;
+    const c10::impl::ExcludeDispatchKeyGuard plain(
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+        c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
+    run(*last, c10::Storage(c10::intrusive_ptr<StorageImpl>::reclaim_copy(storage)));
 }
 
 } // namespace mt_dry

@@ -1,0 +1,85 @@
+"""Values that a dry run does not compute: known or unknown is a property that survives copies, and what is assumed is consistent."""
+from test_dry_run import dry  # noqa: F401
+
+COPIES = """
+import numpy, torch
+n = 600_000
+x = torch.randn(n, device="cuda")  # too large to be computed
+mask = x > 0
+host = mask.cpu()
+print("masks", len(torch.arange(n, device="cuda")[mask]), len(torch.arange(n)[host]), int(mask.sum()), int(host.sum()), host.numpy().sum())
+print("negated", len(x[~mask]), len(x.cpu()[~host]), len(x.cpu()[torch.cat([host, ~host])[:n]]))
+print("checks", *(check(y).any().item() for y in (x, x.cpu()) for check in (torch.isnan, torch.isinf)),
+      *(torch.isfinite(y).all().item() for y in (x, x.cpu())))
+copies = [x.sum(), x.cpu().sum(), x.cpu().pin_memory().cuda().sum(), x.cpu().double().clone().sum(), torch.stack([x.cpu(), x.cpu()]).sum()]
+print("sums", [y.item() < 1.1 for y in copies])
+loss = x.mean()
+print("equal", loss.item() == loss.cpu().item() == loss.cpu().cuda().item() == loss.tolist() == float(loss.cpu().numpy()))
+losses = [x.mean().item() for _ in range(4)]
+print("shrinks", [a > b for a, b in zip(losses, losses[1:])])
+print("signs", (x @ -x).item() < 0, (x.neg().cpu() @ x.cpu()).item() < 0)
+buffer = torch.zeros(10)
+buffer[3] = loss
+print("buffer", buffer.cuda().cpu()[0].item())
+host.zero_()
+print("written", host.sum().item(), torch.ones(3).cuda().sum().cpu().item())
+for _ in range(3):
+    while x.norm() > 1e-3:
+        x = x * 0.5
+print("never reached")
+"""
+
+
+def test_values_that_were_not_computed_are_consistent_in_each_copy_and_end_an_endless_loop(dry):  # noqa: F811
+    said = dry.run(COPIES)
+    assert said.stdout.splitlines() == [
+        "masks 600000 600000 600000 600000 600000",
+        "negated 0 0 600000",
+        "checks False False False False True True",
+        "sums [True, True, True, True, True]",
+        "equal True",
+        "shrinks [True, True, True]",
+        "signs True True",
+        "buffer 0.0",
+        "written 0 3.0",
+    ]
+    lines = COPIES.splitlines()
+    endless = next(number for number, line in enumerate(lines, 1) if "while" in line)
+    assumed = dict(dry.rows("SELECT line, count FROM caveat WHERE kind = 'assumed' AND name = 'a number'"))
+    assert assumed[endless] == 1000
+    assert not any(assumed.get(number) for number, line in enumerate(lines, 1) if "written" in line)
+    assert dry.rows("SELECT ended_by FROM run") == [("values",)]
+    assert f"shortened: loop that reads values which were not computed (program.py:{endless}) 1000; --steps all" in said.stderr
+
+
+LBFGS = """
+import torch
+from torch import nn
+for search in (None, "strong_wolfe"):
+    net = nn.Sequential(nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 512)).cuda()
+    optimizer = torch.optim.LBFGS(net.parameters(), history_size=8, line_search_fn=search)
+    inputs, wanted, calls = torch.randn(256, 512).cuda(), torch.randn(256, 512).cuda(), 0
+    def closure():
+        global calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(inputs), wanted)
+        loss.backward()
+        return loss
+    for _ in range(2):
+        optimizer.step(closure)
+    state = optimizer.state[optimizer._params[0]]
+    print(calls, state["n_iter"], len(state["old_dirs"]))
+weight = torch.randn(1000, 1000, device="cuda", requires_grad=True)
+for step in range(30):  # an update of the program's own
+    loss = (weight @ weight).sum()
+    loss.backward()
+    with torch.no_grad():
+        weight -= 1e-3 * weight.grad
+        weight.grad = None
+print(step, loss.item() < 1)
+"""
+
+
+def test_lbfgs_makes_as_many_iterations_as_with_values(dry):  # noqa: F811
+    assert dry.run(LBFGS, "--steps", "all").stdout.splitlines() == ["40 40 8", "42 40 8", "29 True"]
