@@ -792,12 +792,13 @@ typedef struct memtrace_program_options {
     int output;
 
     /* For dry runs: the options of `memtrace dry-run`. */
-    int32_t cards;           /* that the program sees; 0: 1, or one for each rank of a node */
-    int64_t ranks;           /* 0: as a launcher's words say, or one process */
-    const char *only_ranks;  /* a list of the ranks to run, "0,1,510-511"; NULL: all, or some that stand for all */
-    int64_t steps;           /* after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
-    int64_t time_limit_s;    /* 0: none */
-    const char *assumed;     /* the value of numbers that are not computed; NULL: "1" */
+    int32_t cards;          /* that the program sees; 0: 1, or one for each rank of a node */
+    int64_t ranks;          /* 0: as a launcher's words say, or one process */
+    const char *only_ranks; /* a list of the ranks to run, "0,1,510-511"; NULL: all, or some that stand for all */
+    int64_t steps;          /* after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
+    int64_t time_limit_s;   /* 0: none */
+    const char *assumed; /* where values are not computed: a number, or "none", "all" or "50%" for the true elements of
+                              * masks; NULL: "1". memtrace_program_run takes a list, "0.5,2,none", and runs once for each */
     const char *free_memory; /* the part of the card that other processes leave free, "20GiB"; NULL: all */
 
     /* For recorded programs: the options of `memtrace record`. */
@@ -824,7 +825,8 @@ typedef struct memtrace_program_row {
     uint64_t card_bytes;     /* the memory of the card */
     uint64_t short_bytes;    /* that the card lacks; 0 if it fits */
     int64_t steps;
-    const char *line; /* of the request that was refused, "train.py:12"; "": none was refused, or not known */
+    const char *line;    /* of the request that was refused, "train.py:12"; "": none was refused, or not known */
+    const char *assumed; /* of a dry run: the value that was assumed, as the options have it; "" if it was recorded */
 } memtrace_program_row;
 
 /* Runs a program to its end, and gets the runs that it added: none if a dry run's program did not use PyTorch, or a recorded

@@ -38,6 +38,7 @@ class ProgramRun:
     short_bytes: int
     steps: int
     line: str
+    assumed: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +200,8 @@ def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtra
     words: the program and its arguments, ["train.py", "--batch", "8"], or the command line of a launcher, such as torchrun.
     output: the number of an open file for what the program prints; 0: it prints where this process does.
     steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
+    assumed: where values are not computed: a number, or "none", "all" or "50%" for the true elements of masks; a list,
+        "0.5,2,none", runs the program once for each, and ProgramRun.assumed says which.
     weights: "from-config": models of transformers and diffusers need no checkpoint.
     jobs: ranks at a time; 0: as many as processors and host memory allow.
     """

@@ -8,6 +8,8 @@
 #include "analysis/verdict.h"
 #include "base/memory.h"
 #include "producers/model/simulation.h"
+#include "producers/program/assumed_runs.h"
+#include "producers/program/assumed_values.h"
 #include "producers/program/child_program.h"
 #include "producers/program/dry_tasks.h"
 #include "producers/program/rank_program.h"
@@ -58,7 +60,7 @@ static mt_status read_options(const memtrace_program_options *given, memtrace_pr
 
 static struct mt_dry_options dry_options(const memtrace_program_options *options)
 {
-    return (struct mt_dry_options){.assumed = options->assumed != NULL ? options->assumed : "1",
+    return (struct mt_dry_options){.assumed = options->assumed != NULL ? options->assumed : MT_ASSUMED_USUAL,
                                    .weights = options->weights,
                                    .free = options->free_memory,
                                    .only = options->only_ranks,
@@ -83,7 +85,7 @@ static mt_status read_dry_options(const memtrace_program_options *given, memtrac
 
 /* ---- answers ---- */
 
-enum { MOST_TEXTS = 3 };
+enum { MOST_TEXTS = 4 };
 
 /* The texts of a kind of rows, by their offsets. */
 struct row_texts {
@@ -137,6 +139,7 @@ struct found {
     memtrace_program_row *rows; /* an array for MT_HOST_ADD; owns its texts */
     size_t count;
     struct mt_text notes;
+    const char *assumed; /* of the runs that are added; borrowed; NULL: none */
 };
 
 static void add_note(void *context, const char *text)
@@ -159,7 +162,8 @@ static void add_row(struct found *found, const char *trace, const struct mt_run 
                                                                      .card_bytes = verdict->card_bytes,
                                                                      .short_bytes = verdict->short_bytes,
                                                                      .steps = verdict->steps,
-                                                                     .line = copy_of(verdict->line.data)};
+                                                                     .line = copy_of(verdict->line.data),
+                                                                     .assumed = copy_of(found->assumed)};
 }
 
 /* Adds a run, or a note that its trace can't be read. */
@@ -208,18 +212,31 @@ static void find_runs(const struct mt_program_outcome *outcome, const char *name
         add_note(found, outcome->notes.notes[i].words);
 }
 
-static mt_status run_dry(const memtrace_program_options *options, int output, struct mt_program_outcome *out)
+/* Runs a program dry with each assumed value. */
+static mt_status run_dry(const memtrace_program_options *options, int output, int *out_exit_code, struct found *found)
 {
     const struct mt_dry_options dry = dry_options(options);
     const struct mt_dry_child child = {
         .options = &dry, .device = options->device, .trace = options->trace, .name = options->name};
-    MT_TRY(mt_dry_options_check(&dry, options->device));
-    return mt_dry_child_run(&child, dry.words, output, out);
+    struct mt_assumed_run *runs;
+    size_t count;
+    *out_exit_code = 0;
+    mt_status status = mt_assumed_runs_make(&child, dry.words, output, &runs, &count);
+    for (size_t i = 0; i < count; i++) {
+        found->assumed = runs[i].value;
+        if (status == MT_OK)
+            find_runs(&runs[i].outcome, options->name, MT_EVERY_DEVICE, found);
+        if (*out_exit_code == 0)
+            *out_exit_code = runs[i].outcome.code;
+    }
+    mt_assumed_runs_release(runs, count);
+    return status;
 }
 
-static mt_status run_recorded(const memtrace_program_options *options, int device, int output, struct found *found,
-                              struct mt_program_outcome *out)
+static mt_status run_recorded(const memtrace_program_options *options, int device, int output, int *out_exit_code,
+                              struct found *found)
 {
+    struct mt_program_outcome outcome = {0};
     const struct mt_recorded_program program = {.words = (char *const *)options->words,
                                                 .trace = options->trace,
                                                 .name = options->name,
@@ -228,7 +245,12 @@ static mt_status run_recorded(const memtrace_program_options *options, int devic
                                                 .leaves_stacks = options->no_stacks != 0,
                                                 .device = device};
     const struct mt_recorded_observer observer = {.context = found, .note = add_note};
-    return mt_recorded_program_run(&program, output, &observer, out);
+    mt_status status = mt_recorded_program_run(&program, output, &observer, &outcome);
+    if (status == MT_OK)
+        find_runs(&outcome, options->name, device, found);
+    *out_exit_code = outcome.code;
+    mt_program_outcome_release(&outcome);
+    return status;
 }
 
 /* Reads the number of the only GPU that is recorded. */
@@ -245,16 +267,10 @@ static mt_status read_device(const memtrace_program_options *options, int *out)
 static mt_status run(const memtrace_program_options *options, int *out_exit_code, struct found *found)
 {
     const int output = options->output > 0 ? options->output : MT_OWN_OUTPUT;
-    struct mt_program_outcome outcome = {0};
     int device;
     MT_TRY(read_device(options, &device));
-    mt_status status = options->mode == MEMTRACE_RUN_DRY ? run_dry(options, output, &outcome)
-                                                         : run_recorded(options, device, output, found, &outcome);
-    if (status == MT_OK)
-        find_runs(&outcome, options->name, device, found);
-    *out_exit_code = outcome.code;
-    mt_program_outcome_release(&outcome);
-    return status;
+    return options->mode == MEMTRACE_RUN_DRY ? run_dry(options, output, out_exit_code, found)
+                                             : run_recorded(options, device, output, out_exit_code, found);
 }
 
 memtrace_status memtrace_program_run(const memtrace_program_options *options, int *out_exit_code,
@@ -262,10 +278,10 @@ memtrace_status memtrace_program_run(const memtrace_program_options *options, in
                                      const char **out_notes)
 {
     static const struct row_texts texts = {sizeof(memtrace_program_row),
-                                           3,
+                                           4,
                                            {offsetof(memtrace_program_row, trace),
-                                            offsetof(memtrace_program_row, state),
-                                            offsetof(memtrace_program_row, line)}};
+                                            offsetof(memtrace_program_row, state), offsetof(memtrace_program_row, line),
+                                            offsetof(memtrace_program_row, assumed)}};
     memtrace_program_options read;
     struct found found = {0};
     int code;

@@ -65,6 +65,7 @@ void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environ
     if (request->deadline_s > 0)
         mt_flat_json_add_number(&settings, "deadline", request->deadline_s);
     mt_flat_json_add_text(&settings, "assumed", request->assumed);
+    mt_flat_json_add_number(&settings, "masks", request->masks);
     mt_flat_json_add_text(&settings, "weights", request->weights);
     mt_flat_json_add_text(&settings, "changes", request->changes);
     mt_flat_json_add_text(&settings, "files", request->files);

@@ -64,6 +64,7 @@ struct mt_dry_request {
     int64_t steps;       /* after which the program ends; 0: when its loops have settled, MT_ALL_DRY_STEPS: never */
     double deadline_s;   /* the moment at which the program ends, in seconds since 1970; 0: never */
     const char *assumed; /* the number that a value has that was not computed */
+    double masks;        /* the fraction of a mask's elements that are true if it was not computed */
     const char *weights; /* "from-config": models need no checkpoint; NULL: they load theirs */
     const char *changes; /* of the program, by name, with commas between; NULL: none */
     const char *files;   /* the folder for what the program writes */

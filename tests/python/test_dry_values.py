@@ -1,4 +1,6 @@
 """Values that a dry run does not compute: known or unknown is a property that survives copies, and what is assumed is consistent."""
+import json
+
 from test_dry_run import dry  # noqa: F401
 
 COPIES = """
@@ -50,6 +52,34 @@ def test_values_that_were_not_computed_are_consistent_in_each_copy_and_end_an_en
     assert not any(assumed.get(number) for number, line in enumerate(lines, 1) if "written" in line)
     assert dry.rows("SELECT ended_by FROM run") == [("values",)]
     assert f"shortened: loop that reads values which were not computed (program.py:{endless}) 1000; --steps all" in said.stderr
+
+
+MASKED = """
+import torch
+from torch import nn
+net = nn.Linear(1024, 1024).cuda()
+x = torch.randn(2048, 1024, device="cuda")
+scores = net(x)[:, 0]
+kept = x[scores > 0]
+print(len(kept))
+kept @ x.T
+"""
+
+
+def test_several_values_are_assumed_one_after_the_other_and_the_verdict_has_the_peaks(dry):  # noqa: F811
+    said = dry.run(MASKED, "--assume", "none,2,25%")
+    assert said.stdout == "0\n"  # of the first value
+    lines = said.stderr.splitlines()
+    assert any(line.startswith("memtrace: the peak of live memory depends on the assumed values: ") and line.endswith(" (25%)")
+               for line in lines)
+    assert " fits, " in lines[-1]
+    answer = json.loads(dry.run(MASKED, "--assume", "none,2,25%", "--json").stdout)
+    assert [row["assumed"] for row in answer["assumptions"]] == ["none", "2", "25%"]
+    none, whole, quarter = (row["live"] for row in answer["assumptions"])
+    assert none < quarter < whole == answer["live"]
+    assert len(dry.rows("SELECT id FROM run")) == 6
+    assert "the peak does not depend on the assumed values: 0.5, 2" in dry.run(MASKED, "--assume", "0.5,2").stderr
+    dry.run(MASKED, "--assume", "half", code=2)
 
 
 LBFGS = """

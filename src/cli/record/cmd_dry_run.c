@@ -1,8 +1,10 @@
 /* memtrace dry-run: a program of PyTorch, without a card. */
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/record/dry_options.h"
 #include "cli/record/dry_report.h"
 #include "cli/record/program_notes.h"
+#include "producers/program/assumed_runs.h"
 #include "producers/program/child_program.h"
 
 #include <stdlib.h>
@@ -47,15 +49,19 @@ static mt_status read_steps(const char *text, int64_t *out)
     return mt_parse_integer("--steps", text, 1, MT_MOST_DRY_STEPS, out);
 }
 
-/* Reports on a program that has ended, and returns the exit code. */
-static int report_on(const struct mt_program_outcome *outcome, const struct dry_run_options *asked)
+/* Reports on a program that has run, once for each assumed value, and returns the exit code. */
+static int report_on(const struct mt_assumed_run *runs, size_t count, const struct dry_run_options *asked)
 {
-    struct mt_dry_report report;
-    mt_program_ranks_note(outcome);
-    mt_dry_report_load(outcome, asked->trace, &report);
-    mt_dry_report_print(&report, &asked->report);
-    const int code = mt_dry_report_code(&report, asked->report.strict);
-    mt_dry_report_release(&report);
+    struct mt_dry_report *reports = mt_host_alloc(count * sizeof *reports);
+    for (size_t i = 0; i < count; i++) {
+        mt_program_ranks_note(&runs[i].outcome);
+        mt_dry_report_load(&runs[i].outcome, asked->trace, runs[i].value, &reports[i]);
+    }
+    mt_dry_reports_print(reports, count, &asked->report);
+    const int code = mt_dry_reports_code(reports, count, asked->report.strict);
+    for (size_t i = 0; i < count; i++)
+        mt_dry_report_release(&reports[i]);
+    free(reports);
     return code;
 }
 
@@ -66,19 +72,19 @@ static mt_status run_dry(const void *given)
     struct mt_dry_options dry = asked->dry;
     const struct mt_dry_child child = {
         .options = &dry, .device = asked->device, .trace = asked->trace, .name = asked->name};
-    struct mt_program_outcome outcome;
+    struct mt_assumed_run *runs;
+    size_t count;
     if (dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] [--] PROGRAM [ARGS]");
     MT_TRY(read_steps(asked->steps, &dry.steps));
-    MT_TRY(mt_dry_options_check(&dry, asked->device));
     mt_status status =
-        mt_dry_child_run(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &outcome);
-    int code = outcome.code;
+        mt_assumed_runs_make(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &runs, &count);
+    int code = count > 0 ? runs[0].outcome.code : 0;
     if (status == MT_OK)
-        code = report_on(&outcome, asked);
+        code = report_on(runs, count, asked);
     else if (code != 0)
         mt_note("%s", mt_last_error());
-    mt_program_outcome_release(&outcome);
+    mt_assumed_runs_release(runs, count);
     if (status != MT_OK && code == 0)
         return mt_dry_hint(status, &dry);
     exit(code);
@@ -91,7 +97,11 @@ const struct mt_command mt_command_dry_run = {
     .details =
         "No GPU is needed, and the program is not changed. It sees the card that --device names. PyTorch decides\n"
         "what is allocated and freed; memtrace's allocator hands out the memory as PyTorch's would on that card.\n"
-        "Large tensors have no data: values of up to 1 MiB are computed on the host, others are assumed (--assume).\n"
+        "Large tensors have no data: values of up to 1 MiB are computed on the host, others are assumed. --assume "
+        "says\n"
+        "what: a number for losses and norms; none, all or a percentage for the true elements of masks. A list of "
+        "several,\n"
+        "such as 0.5,2,none, runs PROGRAM once for each, and says whether the peak depends on them.\n"
         "\n"
         "Loops end once they repeat themselves: loops over a DataLoader, transformers' Trainer and Lightning end\n"
         "early, and the program continues after them; in other loops it ends. --steps all runs everything.\n"
@@ -108,6 +118,7 @@ const struct mt_command mt_command_dry_run = {
     .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",
     .examples = "  memtrace dry-run train.py --batch 8\n"
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
+                "  memtrace dry-run --assume 1,none,50% detect.py\n"
                 "  memtrace dry-run -- torchrun --nproc-per-node 8 train.py\n"
                 "  memtrace dry-run --ranks 512 --only 0,1,511 -- torchrun --nproc-per-node 8 train.py\n"
                 "  memtrace peak --by module\n",

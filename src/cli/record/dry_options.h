@@ -2,13 +2,14 @@
 #pragma once
 
 #include "cli/command.h"
+#include "producers/program/assumed_values.h"
 #include "producers/program/dry_tasks.h"
 #include "producers/program/rank_program.h"
 
 /* Values before parsing. */
 #define MT_DRY_OPTIONS_USUAL                                                                                           \
     {                                                                                                                  \
-        .assumed = "1"                                                                                                 \
+        .assumed = MT_ASSUMED_USUAL                                                                                    \
     }
 
 /* Rows of a command's table, of the struct mt_dry_options `dry` in its struct. A command whose --steps says something else,
@@ -23,8 +24,8 @@
         MT_OPTION(                                                                                                     \
             TEXT, type, dry.only, "--only", .value = "RANKS",                                                          \
             .help = "run only these: 0,1,510-511 (default: all up to 8, otherwise a few that represent the others)"),  \
-        MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
-                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),             \
+        MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "VALUE",                                               \
+                  .help = "used for values that are not computed: a number (default: 1); none, all or N% of masks"),   \
         MT_OPTION(TEXT, type, dry.weights, "--weights", .value = "from-config",                                        \
                   .help = "from_pretrained of transformers and diffusers makes weights from the configuration"),       \
         MT_OPTION(INTEGER, type, dry.jobs, "--jobs", .value = "N", .low = 1, .high = MT_MOST_JOBS,                     \

@@ -60,9 +60,10 @@ static bool is_worse(const struct mt_verdict *a, const struct mt_verdict *b)
     return a->needed_bytes > b->needed_bytes;
 }
 
-void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, struct mt_dry_report *out)
+void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, const char *assumed,
+                        struct mt_dry_report *out)
 {
-    *out = (struct mt_dry_report){.outcome = outcome};
+    *out = (struct mt_dry_report){.outcome = outcome, .assumed = assumed};
     for (size_t i = 0; i < outcome->count; i++)
         take_answer(out, trace, &outcome->answers[i]);
     for (int64_t i = 0; i < out->count; i++)
@@ -96,7 +97,47 @@ int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict)
     return code == 0 && is_strict && is_uncertain(report) ? MT_NOT_CERTAIN : code;
 }
 
+int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool is_strict)
+{
+    int code = 0;
+    for (size_t i = 0; i < count && code == 0; i++)
+        code = mt_dry_report_code(&reports[i], is_strict);
+    return code;
+}
+
+/* Returns the report with the run that is worst; the first one if there is no run. */
+static const struct mt_dry_report *worst_of(const struct mt_dry_report *reports, size_t count)
+{
+    const struct mt_dry_report *worst = reports;
+    for (size_t i = 1; i < count; i++) {
+        const struct mt_dry_report_run *run = reports[i].worst;
+        if (run != NULL && (worst->worst == NULL || is_worse(&run->row.verdict, &worst->worst->row.verdict)))
+            worst = &reports[i];
+    }
+    return worst;
+}
+
 /* ---- JSON ---- */
+
+/* What the program needs with an assumed value. */
+struct assumption {
+    const char *value;
+    int64_t exit_code;
+    struct mt_verdict verdict; /* of the run that needs most; zero: there is none */
+};
+
+#define ROW struct assumption
+static const struct mt_field assumption_fields[] = {
+    MT_TEXT(ROW, value, "assumed", "assumed", "the value, as --assume had it"),
+    MT_INTEGER(ROW, exit_code, "exit_code", "exit code", "of the dry run with it"),
+    MT_FLAG(ROW, verdict.fits, "fits", "fits", "the program fits the card"),
+    MT_BYTES(ROW, verdict.needed_bytes, "bytes", "needs", "of the card"),
+    MT_BYTES(ROW, verdict.live_bytes, "live", "live", "the peak of live blocks"),
+    MT_BYTES(ROW, verdict.reserved_bytes, "reserved", "reserved", "the peak of reserved memory"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type assumption_type = MT_ROW_TYPE(ROW, assumption_fields);
+#undef ROW
 
 /* The answer: the worst run, and all. */
 struct answer {
@@ -105,6 +146,8 @@ struct answer {
     int64_t exit_code;
     const struct mt_verdict_row *rows;
     size_t count;
+    const struct assumption *assumptions;
+    size_t assumption_count;
 };
 
 #define ROW struct answer
@@ -113,6 +156,8 @@ static const struct mt_field answer_fields[] = {
     MT_NAME(ROW, reason, "reason", NULL, "why no dry run took place; null if one did"),
     MT_PART(ROW, worst, &mt_verdict_type),
     MT_ROWS(ROW, rows, count, "ranks", &mt_verdict_type, "each run: of each rank, process and card"),
+    MT_ROWS(ROW, assumptions, assumption_count, "assumptions", &assumption_type,
+            "what the program needs with each value"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_dry_report_type = MT_ROW_TYPE(ROW, answer_fields);
@@ -127,22 +172,40 @@ static const char *reason_of(const struct mt_dry_report *report)
     return report->began ? "the program put nothing on a card" : "the program did not import PyTorch";
 }
 
-static void print_json(const struct mt_dry_report *report, bool is_strict)
+/* Copies the rows of all runs. The caller frees them. */
+static struct mt_verdict_row *rows_of(const struct mt_dry_report *reports, size_t count, size_t *out_count)
 {
-    struct mt_verdict_row *rows = mt_host_alloc((size_t)(report->count + 1) * sizeof *rows);
-    for (int64_t i = 0; i < report->count; i++)
-        rows[i] = report->runs[i].row;
+    struct mt_verdict_row *rows = NULL;
+    *out_count = 0;
+    for (size_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < reports[i].count; k++)
+            *MT_HOST_ADD(rows, *out_count) = reports[i].runs[k].row;
+    return rows;
+}
+
+static void print_json(const struct mt_dry_report *reports, size_t count, bool is_strict)
+{
+    const struct mt_dry_report *worst = worst_of(reports, count);
+    struct assumption *assumptions = mt_host_alloc(count * sizeof *assumptions);
+    for (size_t i = 0; i < count; i++) {
+        assumptions[i] = (struct assumption){reports[i].assumed, mt_dry_report_code(&reports[i], is_strict), {0}};
+        if (reports[i].worst != NULL)
+            assumptions[i].verdict = reports[i].worst->row.verdict;
+    }
     struct answer answer = {.worst = {.trace = "", .rank = -1},
-                            .reason = reason_of(report),
-                            .exit_code = mt_dry_report_code(report, is_strict),
-                            .rows = rows,
-                            .count = (size_t)report->count};
-    if (report->worst != NULL)
-        answer.worst = report->worst->row;
+                            .reason = reason_of(worst),
+                            .exit_code = mt_dry_reports_code(reports, count, is_strict),
+                            .assumptions = assumptions,
+                            .assumption_count = count};
+    struct mt_verdict_row *rows = rows_of(reports, count, &answer.count);
+    answer.rows = rows;
+    if (worst->worst != NULL)
+        answer.worst = worst->worst->row;
     json_t *value = mt_schema_json("dry-run");
     mt_row_add_json(&mt_dry_report_type, &answer, value);
     mt_json_print(value);
     free(rows);
+    free(assumptions);
 }
 
 /* ---- text ---- */
@@ -199,30 +262,73 @@ static void print_verdict(const struct mt_dry_report_run *run)
     mt_text_release(&explain);
 }
 
-static void print_text(const struct mt_dry_report *report)
+/* True if the peaks are the same with each assumed value. */
+static bool are_equal(const struct mt_dry_report *reports, size_t count)
 {
-    for (int64_t i = 0; i < report->count; i++)
-        print_run(&report->runs[i]);
-    if (report->worst != NULL)
-        print_verdict(report->worst);
-    else
-        mt_note("no dry run took place: %s", reason_of(report));
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_dry_report_run *first = reports[0].worst, *run = reports[i].worst;
+        if (first == NULL || run == NULL || run->row.verdict.live_bytes != first->row.verdict.live_bytes ||
+            run->row.verdict.reserved_bytes != first->row.verdict.reserved_bytes)
+            return false;
+    }
+    return true;
 }
 
-void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options)
+/* Adds ", 14.65 GiB (none)", or the value alone. */
+static void add_assumption(const struct mt_dry_report *report, bool has_peak, struct mt_text *out)
 {
-    if (!report->outcome->is_many)
-        print_notes(report);
-    if (options->json)
-        print_json(report, options->strict);
+    const char *comma = out->length > 0 ? ", " : "";
+    if (!has_peak)
+        mt_text_add(out, "%s%s", comma, report->assumed);
+    else if (report->worst == NULL || report->outcome->code != 0)
+        mt_text_add(out, "%sfailed (%s)", comma, report->assumed);
     else
-        print_text(report);
+        mt_text_add(out, "%s%s (%s)", comma, MT_SIZE(report->worst->row.verdict.live_bytes), report->assumed);
+}
+
+/* Prints how the peak depends on the assumed values. */
+static void print_assumptions(const struct mt_dry_report *reports, size_t count)
+{
+    struct mt_text values = {0};
+    const bool is_same = are_equal(reports, count);
+    for (size_t i = 0; i < count; i++)
+        add_assumption(&reports[i], !is_same, &values);
+    mt_note(is_same ? "the peak does not depend on the assumed values: %s"
+                    : "the peak of live memory depends on the assumed values: %s",
+            mt_text_get(&values));
+    mt_text_release(&values);
+}
+
+static void print_text(const struct mt_dry_report *reports, size_t count)
+{
+    const struct mt_dry_report *worst = worst_of(reports, count);
+    for (size_t i = 0; i < count; i++)
+        for (int64_t k = 0; k < reports[i].count; k++)
+            print_run(&reports[i].runs[k]);
+    if (count > 1)
+        print_assumptions(reports, count);
+    if (worst->worst != NULL)
+        print_verdict(worst->worst);
+    else
+        mt_note("no dry run took place: %s", reason_of(worst));
+}
+
+void mt_dry_reports_print(const struct mt_dry_report *reports, size_t count,
+                          const struct mt_dry_report_options *options)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!reports[i].outcome->is_many)
+            print_notes(&reports[i]);
+    if (options->json)
+        print_json(reports, count, options->strict);
+    else
+        print_text(reports, count);
 }
 
 void mt_dry_caveats_note(const struct mt_program_outcome *outcome)
 {
     struct mt_dry_report report;
-    mt_dry_report_load(outcome, "", &report);
+    mt_dry_report_load(outcome, "", "", &report);
     if (report.worst != NULL)
         print_caveats(report.worst);
     mt_dry_report_release(&report);

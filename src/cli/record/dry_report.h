@@ -24,6 +24,7 @@ struct mt_dry_report {
     struct mt_dry_report_run *runs;
     int64_t count;
     const struct mt_dry_report_run *worst; /* NULL: there is no run */
+    const char *assumed;                   /* where values were not computed, as the user wrote it; borrowed */
 };
 
 /* How the report is printed, and how strict its exit code is. */
@@ -32,16 +33,22 @@ struct mt_dry_report_options {
 };
 
 /* Finds the verdicts about the runs. `trace` is the path as the user wrote it. A trace that can't be read is noted. Borrows the
- * outcome. The caller releases *out. */
-void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, struct mt_dry_report *out);
+ * outcome and `assumed`. The caller releases *out. */
+void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, const char *assumed,
+                        struct mt_dry_report *out);
 void mt_dry_report_release(struct mt_dry_report *report);
 
 /* Returns the exit code: the program's own, MT_OUT_OF_MEMORY if it failed since a card was full, MT_NO_DRY_RUN if it ended
  * well without a run, MT_NOT_CERTAIN if it is strict and something is not known. */
 int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict);
 
-/* Prints the report: notes on stderr, or one object on stdout. */
-void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options);
+/* Prints the reports of a program, one for each assumed value: notes on stderr, or one object on stdout. The last line is the verdict
+ * of the run that needs most. */
+void mt_dry_reports_print(const struct mt_dry_report *reports, size_t count,
+                          const struct mt_dry_report_options *options);
+
+/* Returns the first exit code of the reports that is not 0. */
+int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool is_strict);
 
 /* Notes what is incomplete or uncertain about the run that needs most, as the report does. */
 void mt_dry_caveats_note(const struct mt_program_outcome *outcome);

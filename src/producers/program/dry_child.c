@@ -1,5 +1,7 @@
 #include "producers/program/dry_child.h"
 
+#include "producers/program/assumed_values.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -14,16 +16,6 @@ static mt_status check_device(const char *spelling)
     MT_TRY(mt_device_open(spelling, &device));
     mt_device_close(device);
     return MT_OK;
-}
-
-/* Fails unless C and Python both read the text as a number. Only C reads 0x10. */
-static mt_status check_number(const char *text)
-{
-    char *end;
-    (void)mt_read_real(text, &end);
-    return end != text && *end == '\0' && strpbrk(text, "xX(") == NULL
-               ? MT_OK
-               : mt_fail(MT_USAGE, "an assumed value is a number, not \"%s\"", text);
 }
 
 static mt_status check_weights(const char *text)
@@ -44,8 +36,9 @@ mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *
 mt_status mt_dry_options_check(const struct mt_dry_options *options, const char *device)
 {
     char spelling[MT_DEVICE_NAME];
+    struct mt_assumed_value value;
     MT_TRY(mt_dry_device_spell(options, device, spelling));
     MT_TRY(check_device(spelling));
     MT_TRY(check_weights(options->weights));
-    return check_number(options->assumed);
+    return mt_assumed_value_read(options->assumed, &value);
 }

@@ -9,7 +9,7 @@
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
-    const char *assumed; /* the value of numbers that are not computed */
+    const char *assumed; /* where values are not computed, as mt_assumed_value_read takes it */
     const char *weights; /* "from-config": models of libraries need no checkpoint; NULL: they load theirs */
     const char *free;    /* the memory of the card that is free as the program begins; NULL: all of it */
     const char *only;    /* a list of the ranks to run; NULL: all, or some that stand for all */

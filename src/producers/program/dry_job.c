@@ -1,6 +1,7 @@
 #include "producers/program/dry_job.h"
 
 #include "base/memory.h"
+#include "producers/program/assumed_values.h"
 #include "producers/program/dry_files.h"
 #include "producers/program/dry_ranks.h"
 #include "producers/program/job_folder.h"
@@ -37,6 +38,8 @@ static int64_t cards_of(const struct mt_dry_options *options, const struct mt_ra
 static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_job *job)
 {
     char device[MT_DEVICE_NAME];
+    struct mt_assumed_value assumed;
+    MT_TRY(mt_assumed_value_read(child->options->assumed, &assumed));
     MT_TRY(mt_dry_device_spell(child->options, child->device, device));
     const struct mt_record_request request = {.trace = job->files.path,
                                               .answers = job->files.answers,
@@ -47,7 +50,8 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
                                         .cards = cards_of(child->options, &job->program),
                                         .steps = child->options->steps,
                                         .deadline_s = deadline_of(child->options),
-                                        .assumed = child->options->assumed,
+                                        .assumed = assumed.number,
+                                        .masks = assumed.masks,
                                         .weights = child->options->weights,
                                         .changes = child->changes,
                                         .files = job->overlay};
