@@ -76,7 +76,7 @@ def most_threads(registers: int) -> int:
 
 def used_registers(name: str, binary: bytes) -> tuple[int, int]:
     """Returns the registers of a kernel, and the 32-bit words that it keeps in local memory in their place."""
-    from triton.backends import nvidia  # type: ignore[import-not-found]
+    from triton.backends import nvidia  # type: ignore[import-untyped]
 
     tool = os.path.join(os.path.dirname(nvidia.__file__), "bin", "cuobjdump")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -122,7 +122,7 @@ def kernel_class(base: Any) -> Any:
 
 def has_hooks(compiled: Any) -> bool:
     """True if the program wants to be called at launches."""
-    import triton  # type: ignore[import-not-found]
+    import triton  # type: ignore[import-untyped]
 
     owner = triton.knobs.runtime if hasattr(triton, "knobs") else compiled
     hook = owner.launch_enter_hook
@@ -176,7 +176,7 @@ def launcher_class(cards: Any) -> type:
             """Returns the scratch memory that the program's allocator returns for the kernel."""
             if not self.has_scratch:
                 return None
-            from triton.runtime import _allocation  # type: ignore[import-not-found]
+            from triton.runtime import _allocation  # type: ignore[import-untyped]
 
             metadata = getattr(self.compiled, "metadata", self.compiled)
             size = blocks * getattr(metadata, "num_ctas", 1) * metadata.global_scratch_size
