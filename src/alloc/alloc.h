@@ -19,6 +19,7 @@
 
 #include "alloc/alloc_settings.h"
 #include "alloc/alloc_stats.h"
+#include "alloc/stream_rules.h"
 #include "base/sink.h"
 #include "device/device.h"
 
@@ -35,18 +36,6 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
 
 struct mt_alloc;
 struct mt_block;
-
-/* What is different about the memory of a stream. All false: nothing.
- *
- * A private pool, as PyTorch's CUDA graphs have one, is memory that serves only the requests of the pool. To the allocator, a pool's
- * memory on a stream is a stream of its own: the caller numbers each pair of a pool and a stream, and sets these rules for it. */
-struct mt_stream_rules {
-    bool is_private; /* its segments are not collected by age, but released while another pool captures */
-    bool is_kept;    /* its segments stay mapped while they are idle */
-    bool is_unsplit; /* policy torch: a segment is one block */
-    bool is_lent;    /* before a request of stream `lent_to` is refused, it gets a free block of this stream */
-    mt_stream lent_to;
-};
 
 /* Creates an allocator. Borrows the device and the sink, which must outlive it; copies the settings. */
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,

@@ -21,7 +21,9 @@
  * Everything here is called with the allocator's lock held, except by create and destroy. */
 #pragma once
 
-#include "alloc/alloc.h"
+#include "alloc/alloc_settings.h"
+#include "alloc/alloc_stats.h"
+#include "alloc/stream_rules.h"
 #include "base/lock.h"
 #include "base/order.h"
 #include "base/sink.h"
@@ -34,6 +36,9 @@ enum {
     MT_BLOCK_UNIT = 512,              /* offsets and sizes of blocks are multiples of this */
     MT_SEGMENT_UNIT = MT_DEVICE_PAGE, /* sizes of segments, and offsets and sizes of holes, are multiples of this */
 };
+
+struct mt_alloc;
+struct mt_alloc_request;
 
 /* Another stream that uses a block. */
 struct mt_user {

@@ -3,7 +3,6 @@
 #include "base/lock.h"
 #include "operators/cudnn/cudnn_source.h"
 #include "operators/cudnn_plan.h"
-#include "producers/torch/torch_plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,13 +77,13 @@ const struct mt_convolution_source *mt_torch_convolutions(void)
     return &source;
 }
 
-void memtrace_torch_cudnn(const char *program, const char *library, const char *folder)
+void mt_torch_convolutions_ask(const char *program, const char *library, const char *folder)
 {
     mt_cudnn_source_close(convolutions.source);
     convolutions.source = mt_cudnn_source_open(program, library, folder);
 }
 
-const char *memtrace_torch_estimate(int place, uint64_t *out_calls)
+const char *mt_torch_convolutions_estimate(int place, uint64_t *out_calls)
 {
     const char *words = NULL;
     mt_lock_take(&convolutions.lock);

@@ -5,3 +5,7 @@
 
 /* Returns the source of answers, for rules of operators. */
 const struct mt_convolution_source *mt_torch_convolutions(void);
+
+/* Do what memtrace_torch_cudnn and memtrace_torch_estimate say. */
+void mt_torch_convolutions_ask(const char *program, const char *library, const char *folder);
+const char *mt_torch_convolutions_estimate(int place, uint64_t *out_calls);

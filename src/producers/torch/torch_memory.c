@@ -113,6 +113,11 @@ struct mt_torch_card *mt_torch_memory_card(struct mt_torch_memory *memory)
     return memory->card;
 }
 
+struct mt_pool_owner mt_torch_memory_pool_owner(struct mt_torch_memory *memory)
+{
+    return (struct mt_pool_owner){.card = memory->card, .run = memory->run, .pools = &memory->pools};
+}
+
 struct mt_private_pools *mt_torch_memory_pools(struct mt_torch_memory *memory)
 {
     return &memory->pools;
@@ -196,7 +201,8 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, s
     *out = 0;
     if (bytes == 0)
         return MT_OK;
-    MT_TRY(mt_private_pool_stream(memory, stream, &number));
+    const struct mt_pool_owner owner = mt_torch_memory_pool_owner(memory);
+    MT_TRY(mt_private_pool_stream(&owner, stream, &number));
     const struct mt_alloc_request request = request_of(memory, bytes, number, label);
     return mt_live_run_take(memory->run, &request, out);
 }
@@ -215,7 +221,8 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
         return false;
     if (mt_torch_card_stream_of(memory->card, number).stream == stream)
         return true; /* its own, in whatever pool */
-    if (mt_private_pool_stream(memory, (struct mt_torch_pooled_stream){.stream = stream}, &number) == MT_OK)
+    const struct mt_pool_owner owner = mt_torch_memory_pool_owner(memory);
+    if (mt_private_pool_stream(&owner, (struct mt_torch_pooled_stream){.stream = stream}, &number) == MT_OK)
         return mt_live_run_use_on(memory->run, address, number);
     (void)mt_device_synchronize(memory->card->device);
     return true;

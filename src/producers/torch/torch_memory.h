@@ -41,6 +41,7 @@ struct mt_live_run *mt_torch_memory_run(struct mt_torch_memory *memory);
 /* Returns the card, if our allocator provides its memory, and its private pools. */
 struct mt_torch_card *mt_torch_memory_card(struct mt_torch_memory *memory);
 struct mt_private_pools *mt_torch_memory_pools(struct mt_torch_memory *memory);
+struct mt_pool_owner mt_torch_memory_pool_owner(struct mt_torch_memory *memory);
 
 /* Takes a block of our allocator for work of `stream`, of its pool, and returns its address; 0 for 0 bytes, which is no failure.
  * MT_OUT_OF_MEMORY as mt_alloc_serve. */

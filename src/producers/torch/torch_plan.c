@@ -100,3 +100,13 @@ const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out
     mt_lock_give(&plans.lock);
     return name;
 }
+
+void memtrace_torch_cudnn(const char *program, const char *library, const char *folder)
+{
+    mt_torch_convolutions_ask(program, library, folder);
+}
+
+const char *memtrace_torch_estimate(int place, uint64_t *out_calls)
+{
+    return mt_torch_convolutions_estimate(place, out_calls);
+}

@@ -11,8 +11,6 @@
 
 #include "producers/torch/torch_card.h"
 
-struct mt_torch_memory;
-
 struct mt_private_pool {
     uint64_t first, second; /* PyTorch's pair */
     int users;
@@ -28,12 +26,36 @@ struct mt_private_pools {
     uint32_t watched_count;
 };
 
+/* Where the pools of a card belong: `card` is NULL for a watched allocator. Borrows all. */
+struct mt_pool_owner {
+    struct mt_torch_card *card;
+    struct mt_live_run *run;
+    struct mt_private_pools *pools;
+};
+
 void mt_private_pools_release(struct mt_private_pools *pools);
+
+/* Returns a copy of the pool with a number. */
+struct mt_private_pool mt_private_pool_at(struct mt_private_pools *pools, uint32_t number);
+
+/* Adds a user, and `kind`, to a pool, which is made if there is none. Returns its number. */
+uint32_t mt_private_pool_add_user(struct mt_private_pools *pools, uint64_t first, uint64_t second, int kind);
+
+/* Adds `change` to a pool's users and returns them; -1 if there is no pool. Sets *out_number to its number. */
+int mt_private_pool_change_users(struct mt_private_pools *pools, uint64_t first, uint64_t second, int change,
+                                 uint32_t *out_number);
+
+/* Sets the rules of a pool's streams again, after its users or kind have changed. */
+void mt_private_pool_apply(const struct mt_pool_owner *owner, uint32_t pool);
+
+/* Releases the idle memory of a pool. */
+void mt_private_pool_empty(const struct mt_pool_owner *owner, uint32_t pool);
 
 /* Finds the number of a stream for the card's allocator, or gives it one, with the rules of its pool. Fails as
  * mt_torch_card_stream. */
-mt_status mt_private_pool_stream(struct mt_torch_memory *memory, struct mt_torch_pooled_stream stream, mt_stream *out);
+mt_status mt_private_pool_stream(const struct mt_pool_owner *owner, struct mt_torch_pooled_stream stream,
+                                 mt_stream *out);
 
 /* Returns the number, for notes, of what a watched allocator's private pool has of a stream, and names it in the trace. */
-uint64_t mt_private_pool_watched(struct mt_torch_memory *memory, mt_torch_stream stream, uint64_t first,
+uint64_t mt_private_pool_watched(const struct mt_pool_owner *owner, mt_torch_stream stream, uint64_t first,
                                  uint64_t second);

@@ -139,7 +139,8 @@ static uint64_t stream_of(struct mt_torch_memory *memory, const struct mt_torch_
 {
     if (entry->first == 0 && entry->second == 0)
         return entry->stream;
-    return mt_private_pool_watched(memory, entry->stream, entry->first, entry->second);
+    const struct mt_pool_owner owner = mt_torch_memory_pool_owner(memory);
+    return mt_private_pool_watched(&owner, entry->stream, entry->first, entry->second);
 }
 
 /* Returns the block of an entry, labelled by what the calling thread does. */

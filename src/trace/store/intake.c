@@ -5,7 +5,7 @@
 #include "trace/store/batch.h"
 #include "trace/store/database.h"
 #include "trace/store/record.h"
-#include "trace/store/recorder.h"
+#include "trace/store/run_setting.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 

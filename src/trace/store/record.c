@@ -1,6 +1,6 @@
 #include "trace/store/record.h"
 
-#include "trace/store/recorder.h"
+#include "trace/store/run_setting.h"
 
 #include <assert.h>
 #include <stddef.h>

@@ -10,6 +10,7 @@
 
 #include "base/sink.h"
 #include "trace/store/caveat.h"
+#include "trace/store/run_setting.h"
 #include "trace/store/trace_names.h"
 
 #include <stddef.h>
@@ -33,9 +34,7 @@ struct mt_run_info {
     const char *job;                /* the same for all ranks of a job; NULL: not known */
     uint64_t start_us;              /* at which the run began, since 1970; 0: now */
     uint64_t capacity_bytes;
-    const struct mt_run_setting {
-        const char *name, *value;
-    } * settings;
+    const struct mt_run_setting *settings;
     size_t setting_count;
     int wait_seconds;      /* for another process that writes the trace; 0: a moment */
     uint64_t ring_records; /* capacity of the ring in 64-byte records, rounded up to a power of two; 0: a million */

@@ -1,7 +1,6 @@
 #include "producers/torch/dry/dry_assumed.h"
 
 #include "producers/torch/dry/dry_library.h"
-#include "producers/torch/dry/dry_values.h"
 #include "producers/torch/dry/dry_writing.h"
 
 #include <ATen/ops/_local_scalar_dense.h>

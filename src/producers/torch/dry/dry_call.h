@@ -11,6 +11,10 @@ namespace mt_dry
 
 using device_guard = c10::impl::InlineDeviceGuard<c10::impl::VirtualGuardImpl>;
 
+/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
+ * losses. */
+constexpr size_t MOST_GUESSED_BYTES = 4096;
+
 /* True if a tensor has values on the host; true if they are what a card would have. Both are true if it is not on one. */
 bool has_values(const at::Tensor &tensor);
 bool is_known(const at::Tensor &tensor);

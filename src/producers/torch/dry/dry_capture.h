@@ -17,9 +17,6 @@
 namespace mt_dry
 {
 
-/* Returns the number of the private pool that this thread's next allocation for a stream comes from; 0: none. */
-uint32_t pool_of_next(c10::Stream stream);
-
 /* Returns the number of the capture that a stream is part of; 0: none. */
 uint64_t capture_of(c10::Stream stream);
 

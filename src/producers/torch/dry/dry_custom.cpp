@@ -300,3 +300,9 @@ int64_t memtrace_dry_dynamic_size(int64_t most)
         request.assumed = std::min(request.assumed, most);
     return request.assumed;
 }
+
+void memtrace_dry_imported(void)
+{
+    mt_dry::use_compiled_shapes();
+    mt_dry::follow_custom_operators();
+}

@@ -1,7 +1,6 @@
 /* The device's allocator, and its beginning. */
 #include "producers/torch/dry/dry_device.h"
 
-#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_meta.h"
 #include "producers/torch/memtrace_torch.h"

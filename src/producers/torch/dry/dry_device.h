@@ -96,6 +96,9 @@ void forget_values();
  * Fails with c10::Error if the storage cannot be resized. */
 void resize(c10::StorageImpl *storage, size_t bytes);
 
+/* Returns the number of the private pool that this thread's next allocation for a stream comes from; 0: none (dry_capture.cpp). */
+uint32_t pool_of_next(c10::Stream stream);
+
 constexpr int MOST_CARDS = 64;
 
 /* Registers the guard of so many cards (dry_guard.cpp). */

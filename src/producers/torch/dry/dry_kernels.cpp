@@ -5,7 +5,6 @@
 #include "producers/torch/dry/dry_kernels.h"
 #include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_capture.h"
-#include "producers/torch/dry/dry_custom.h"
 #include "producers/torch/dry/dry_indices.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
@@ -356,10 +355,4 @@ int memtrace_dry_operator(const char *name)
         return 1;
     }
     return 0;
-}
-
-void memtrace_dry_imported(void)
-{
-    mt_dry::use_compiled_shapes();
-    mt_dry::follow_custom_operators();
 }

@@ -1,7 +1,5 @@
 #include "producers/torch/dry/dry_twins.h"
 
-#include "producers/torch/dry/dry_assumed.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
@@ -83,10 +81,13 @@ c10::DataPtr twins::values_of(const Tensor &real, block *owner)
     if (owner->is_known || filling_ == filling::VALUES || (is_mask && owner->has_values()))
         return {owner->host() + owner->offset_of(real.storage().unsafeGetStorageImpl()), cpu};
     const auto elements = static_cast<int64_t>(owner->bytes / real.itemsize()) + 1;
-    Tensor values = filling_ == filling::COUNT ? at::arange(elements, at::TensorOptions(cpu))
-                                               : at::ones({elements}, at::TensorOptions(cpu).dtype(at::kBool));
+    const c10::impl::ExcludeDispatchKeyGuard plain(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    Tensor values = at::ones({elements}, at::TensorOptions(cpu).dtype(at::kBool));
     if (is_mask || filling_ == filling::TRUTHS)
-        write_into(values, {at::Scalar(fraction_of(real)), at::kBool});
+        write({at::Scalar(fraction_(real)), at::kBool}, static_cast<char *>(values.mutable_data_ptr()),
+              values.nbytes());
+    else if (filling_ == filling::COUNT)
+        values = at::arange(elements, at::TensorOptions(cpu));
     kept_.push_back(values.to(real.scalar_type()));
     return {kept_.back().data_ptr(), cpu};
 }
@@ -213,6 +214,11 @@ IValue twins::real_of(const IValue &result)
         return list;
     }
     return result;
+}
+
+Tensor values_of(const Tensor &tensor)
+{
+    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
 }
 
 } // namespace mt_dry

@@ -29,7 +29,9 @@ class twins
 {
   public:
     /* `kind` is kMeta or kCPU. */
-    explicit twins(c10::DeviceType kind, filling filling = filling::VALUES) : kind_(kind), filling_(filling)
+    explicit twins(c10::DeviceType kind, filling filling = filling::VALUES,
+                   double (*fraction)(const at::Tensor &) = nullptr)
+        : kind_(kind), filling_(filling), fraction_(fraction)
     {
     }
 
@@ -53,6 +55,7 @@ class twins
 
     c10::DeviceType kind_;
     filling filling_;
+    double (*fraction_)(const at::Tensor &);
     std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
     std::unordered_map<const c10::TensorImpl *, at::Tensor> real_tensors_; /* by the twin */
     std::vector<std::pair<at::Tensor, at::Tensor>> arguments_;             /* twin and real one, in their order */
@@ -60,6 +63,9 @@ class twins
     std::unordered_map<const c10::StorageImpl *, c10::DispatchKeySet> view_keys_; /* of views, by the real storage */
     std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */
 };
+
+/* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
+at::Tensor values_of(const at::Tensor &tensor);
 
 /* Calls `visit` with each tensor of a value: alone, or in lists. */
 template <typename function> void each_tensor(const c10::IValue &value, function visit)

@@ -2,7 +2,6 @@
 
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_pinned.h"
-#include "producers/torch/dry/dry_values.h"
 #include "producers/torch/dry/dry_writing.h"
 
 #include <c10/core/CPUAllocator.h>

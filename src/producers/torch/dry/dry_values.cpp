@@ -10,6 +10,7 @@
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/ParallelGuard.h>
@@ -152,11 +153,6 @@ void assume_written(const Tensor &tensor)
         assume(tensor, usual_assumption(tensor.scalar_type()));
 }
 
-Tensor values_of(const Tensor &tensor)
-{
-    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
-}
-
 /* On a card, an empty tensor has no block, and one over memory of other code has none that is known. A storage that shrank has
  * no values for a tensor that needs more. */
 bool has_values(const Tensor &tensor)
@@ -208,7 +204,11 @@ Stack run_by_values(const call &call)
     refuse_if_capturing(); /* the kernel waits for a count */
     const std::string &name = call.op.operator_name().name;
     const bool are_different = name.find("unique") != std::string::npos, finds = name == "aten::nonzero";
-    twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : finds ? filling::TRUTHS : filling::ONES);
+    twins on_cpu(c10::DeviceType::CPU,
+                 are_different ? filling::COUNT
+                 : finds       ? filling::TRUTHS
+                               : filling::ONES,
+                 &fraction_of);
     const Stack computed = run_on_cpu(call, &on_cpu);
     Stack results(computed.size());
     const device_guard guard(call.device);
@@ -266,10 +266,14 @@ at::Scalar item(const Tensor &tensor)
 bool are_equal(const Tensor &one, const Tensor &other)
 {
     refuse_if_capturing();
+    if (one.sizes() != other.sizes())
+        return false;
+    if (one.numel() > 0)
+        at::eq(one, other).all(); /* native/cuda/Equal.cpp: allocated, and not used */
     if (is_known(one) && is_known(other))
         return at::equal(values_of(one), values_of(other));
     note_assumption("equal", 1);
-    return one.sizes() == other.sizes();
+    return true;
 }
 
 void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &factor)

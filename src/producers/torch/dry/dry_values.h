@@ -15,13 +15,6 @@ namespace mt_dry
 
 using torch::jit::Stack;
 
-/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
- * losses. */
-constexpr size_t MOST_GUESSED_BYTES = 4096;
-
-/* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
-at::Tensor values_of(const at::Tensor &tensor);
-
 /* Notes that the values of a tensor on a card were computed, or that they are assumed. */
 void mark(const at::Tensor &tensor, bool is_known);
 
