@@ -314,7 +314,7 @@ static void what_the_exit_code_says_is_in_the_manual(void **state)
 {
     (void)state;
     assert_says(MEMTRACE("help fit --man")->out, "failed, or the run does not fit");
-    assert_says(MEMTRACE("fit --help")->out, "steps 12 at most are simulated");
+    assert_says(MEMTRACE("fit --help")->out, "since peaks repeat by then");
     assert_says(MEMTRACE("fit --device sim:1GiB " SIZES)->out, "million parameters");
 }
 
