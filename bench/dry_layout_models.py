@@ -16,7 +16,7 @@ def encoder(stage: Stage, dtype: torch.dtype = torch.float32, width: int = WIDTH
 
 
 def evaluated(stage: Stage, model: Any, padded: bool = True, width: int = WIDTH) -> Step:
-    """Returns a step: the encoder of texts, of which each is 16 tokens shorter than the one before if they are padded."""
+    """Returns a step: the encoder of texts; if padded, each text is 16 tokens shorter than the one before."""
     dtype = next(model.parameters()).dtype
     lengths = TOKENS - 16 * torch.arange(TEXTS, device=stage.device)
     padding = torch.arange(TOKENS, device=stage.device) >= lengths[:, None] if padded else None

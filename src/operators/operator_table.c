@@ -103,7 +103,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "H200"},
     {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
     {"cudnn_convolution", mt_rule_convolution,
-     "the workspace of the kernel that cuDNN chooses; copies of what lies in another memory format",
+     "the workspace of the kernel that cuDNN chooses; copies of tensors in another memory format",
      CUDNN_FOLDER "Conv_v8.cpp, ConvShared.cpp (2.11)", "H200"},
     {"cudnn_convolution_transpose", mt_rule_convolution_transpose, "the same", CUDNN_FOLDER "ConvShared.cpp (2.11)",
      "H200"},

@@ -112,7 +112,7 @@ static const struct mt_field lists_fields[] = {
     LIST(ASSUMED, "assumed", &assumed_type, "values that were not computed"),
     LIST(GROWTH, "growth", &growth_type, "memory that grows with each iteration: an estimate"),
     LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),
-    LIST(CHOICE, "choices", &choice_type, "kernels of which a card takes the fastest variant; the first was used"),
+    LIST(CHOICE, "choices", &choice_type, "kernels whose fastest variant a card selects; the dry run used the first"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -80,7 +80,7 @@ def with_fake(device: Any, note: Note, name: str, body: Callable[..., Any]) -> C
 
 
 def skip_launches(device: Any) -> None:
-    """Has libraries that are loaded from now on skip launches of kernels: modules in C++, and those of torch.ops.load_library."""
+    """Skips launches of kernels in libraries that are loaded from now on: C++ modules, and libraries of torch.ops.load_library."""
     modules: Any = ExtensionFileLoader
     load, create = original_of("torch._ops._Ops.load_library"), modules.create_module
 

@@ -33,7 +33,7 @@ class Kernels:
         self.mark(value for value in given if isinstance(value, torch.Tensor))
 
     def update_many(self, chunk: int, overflow: Any, lists: list[list[Any]], *given: Any) -> None:
-        """Stands for a kernel over lists: of gradients, which it reads, and of what it writes."""
+        """Replaces a kernel over lists: gradients, which it reads, and tensors that it writes."""
         for tensors in lists[1:]:
             self.mark(tensors)
 

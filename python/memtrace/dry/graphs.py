@@ -47,7 +47,7 @@ class Recording:
         self.device, self.pool, self.number = 0, (0, 0), 0
         self.is_capturing = self.is_captured = False
         self.states: list[Any] = []  # of generators that the program registered
-        self.retained: list[Pool] = []  # other pools of which it is a user
+        self.retained: list[Pool] = []  # other pools that it uses
 
     def begin(self, device: int, pool: Pool) -> None:
         number = ctypes.c_uint64()
