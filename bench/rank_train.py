@@ -12,6 +12,7 @@ import argparse
 import functools
 import json
 import os
+import tempfile
 from typing import Any, Callable, Optional
 
 import torch
@@ -88,6 +89,23 @@ def normalized(stage: Stage) -> Step:
     model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(stage.made(lambda: torch.nn.Sequential(*layers)))
     model = DistributedDataParallel(model)
     return stage.trained(model, lambda: model(stage.noise(1024, 2048)).square().mean(), optimizer_of(model))
+
+
+def trainer(stage: Stage) -> None:
+    """The Trainer of transformers, whose DDP looks for unused parameters."""
+    import transformers
+
+    class Ends(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *given: Any, **named: Any) -> None:
+            stage.end_step()
+
+    config = transformers.LlamaConfig(vocab_size=8000, hidden_size=512, intermediate_size=1536, num_hidden_layers=6,
+                                      num_attention_heads=8)
+    text = [torch.randint(0, 8000, (256,)) for _ in range(64)]
+    given = transformers.TrainingArguments(tempfile.mkdtemp(), max_steps=STEPS, per_device_train_batch_size=4, report_to=[],
+                                           save_strategy="no", ddp_find_unused_parameters=True)
+    transformers.Trainer(transformers.LlamaForCausalLM(config), given, train_dataset=[{"input_ids": row, "labels": row} for row in text],
+                         callbacks=[Ends()]).train()
 
 
 def split(stage: Stage, size: str) -> Step:
@@ -182,6 +200,7 @@ PROGRAMS: dict[str, Callable[[Stage], Optional[Step]]] = {
     "gpipe": functools.partial(piped, size="medium", schedule=ScheduleGPipe),
     "1f1b": functools.partial(piped, size="medium", schedule=Schedule1F1B),
     "interleaved": functools.partial(piped, size="medium", schedule=ScheduleInterleaved1F1B, parts=2),
+    "trainer": trainer,
     "nccl": count_driver,
 }
 
