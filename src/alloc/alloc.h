@@ -110,7 +110,7 @@ void mt_alloc_release_stream(struct mt_alloc *alloc, mt_stream stream);
 void mt_alloc_set_rules(struct mt_alloc *alloc, mt_stream stream, const struct mt_stream_rules *rules);
 
 /* Begin and end a capture of a CUDA graph; several may be under way. Until the last has ended, no cached memory is released for a
- * request, and a block with other users that was given back is not reused: the allocator of PyTorch can't ask a card whether its
+ * request, and a freed block with other users is not reused: the allocator of PyTorch can't ask a card whether its
  * users are done. Such blocks are free from the next request or release on. */
 void mt_alloc_capture_begin(struct mt_alloc *alloc);
 void mt_alloc_capture_end(struct mt_alloc *alloc);
@@ -123,7 +123,7 @@ struct mt_alloc_piece {
     mt_stream stream;
     mt_pool pool;
     bool is_range;   /* its segment is a range of addresses */
-    bool is_waiting; /* it was given back during a capture, and waits for its users */
+    bool is_waiting; /* it was freed during a capture, and waits for its users */
 };
 
 /* Calls `visit` with each piece that has memory, by segment in order of birth, then by offset. Under the allocator's lock: `visit`

@@ -73,7 +73,7 @@ struct mt_block {
     mt_label_id label;     /* while out */
     mt_span_id span;       /* while out */
     bool is_free;          /* neither out nor a hole */
-    bool is_waiting;       /* given back during a capture: counts as out for the tiling, and for nothing else */
+    bool is_waiting;       /* freed during a capture: counts as out for the tiling, and for nothing else */
     bool is_hole;          /* without memory */
 };
 
@@ -189,7 +189,7 @@ static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
-/* Count a block that was just handed out, one that was given back, and the same one when it is about to be free, by pool
+/* Count a block that was just handed out, one that was freed by its owner, and the same one when it is about to be free, by pool
  * (alloc_view.c). */
 void mt_pool_count_out(struct mt_alloc *alloc, const struct mt_block *block);
 void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block);

@@ -33,7 +33,7 @@ def free(cards: Any, device: int, block: Kept) -> None:
 
 
 def restore(cards: Any, device: int, state: AllocatorState, stale: Iterable[int], owners: Iterable[int]) -> None:
-    """Has the pool's blocks be those of the state, as c10's setCheckpointPoolState: frees all, takes each block of the state, and frees
+    """Sets the pool's blocks to the blocks of the state, as c10's setCheckpointPoolState: frees all, takes each block of the state, and frees
     again what was free. `stale` and `owners` are addresses of storages: of blocks that are freed, and those that own the new ones."""
     import torch
 

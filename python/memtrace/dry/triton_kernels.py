@@ -194,7 +194,7 @@ def count_blocks(x: int, y: int, z: int) -> int:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Returns the tensors of an argument: itself, those of a tuple, and what a wrapper or a descriptor is made of."""
+    """Returns the tensors of an argument: itself, a tuple's, and the base of a wrapper or descriptor."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):

@@ -50,7 +50,7 @@ def tree_of(kernel: Any) -> ast.Module:
 
 
 def names_of(kernel: Any) -> dict[str, Any]:
-    """Returns the global names and those of enclosing functions, as the kernel sees them."""
+    """Returns the global names and the names of enclosing functions, as the kernel sees them."""
     return {**vars(builtins), **kernel.fn.__globals__, **inspect.getclosurevars(kernel.fn).nonlocals}
 
 
