@@ -68,7 +68,7 @@ struct mt_block {
         uint64_t requested_bytes; /* while out */
         uint64_t freed_at;        /* while free, torch: the number of searches in its pool until then */
     };
-    struct mt_user *users; /* while out or waiting: streams beside its own, each once */
+    struct mt_user *users; /* while out or waiting: other streams that use it, each once */
     uint32_t priority;     /* in a tree: random, fixed for the life of the structure */
     mt_label_id label;     /* while out */
     mt_span_id span;       /* while out */
@@ -209,13 +209,13 @@ static inline bool mt_is_releasable(const struct mt_alloc *alloc, mt_stream stre
     return !rules.is_kept && (alloc->captures == 0 || rules.is_private);
 }
 
-/* Has a block, which was given back and has users, wait for the end of the captures. */
+/* Makes a freed block that has users wait for the end of the captures. */
 void mt_block_wait(struct mt_alloc *alloc, struct mt_block *block);
 
 /* Frees the waiting blocks, unless a capture is under way. */
 __attribute__((cold, noinline)) void mt_blocks_end_waiting(struct mt_alloc *alloc);
 
-/* Makes a block free that was given back and counted: its stream waits for its users, and the policy gets it. */
+/* Returns a freed block to the policy once it is counted: its stream waits for its users first. */
 void mt_block_free(struct mt_alloc *alloc, struct mt_block *block);
 
 /* Makes a block, which is in no index, the one of a request, and emits its event. */

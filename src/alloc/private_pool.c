@@ -1,6 +1,6 @@
 /* Private pools: the rules of streams, captures, and what a pool's state is restored with.
  *
- *   given back during a capture, with users ──▶ waiting ──next request after the captures──▶ free */
+ *   freed during a capture, with users ──▶ waiting ──next request after the captures──▶ free */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 #include "base/memory.h"

@@ -57,7 +57,7 @@ struct mt_convolution_source {
     void *state;
 };
 
-/* Writes the question about a convolution of three tensors, of which `x`, `w` and `y` are as PyTorch passes them to the
+/* Writes the question about a convolution of three tensors. `x`, `w` and `y` are as PyTorch passes them to the
  * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The lists are
  * "padding", "stride" and "dilation" of the call, and the flags "benchmark", "deterministic" and "allow_tf32". False if the convolution is
  * none that cuDNN takes. */

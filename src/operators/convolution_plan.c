@@ -1,4 +1,4 @@
-/* Convolutions by cuDNN: copies of what does not lie in the memory format of the convolution, then the workspace of the kernel
+/* Convolutions by cuDNN: copies of tensors in another memory format than the convolution's, then the workspace of the kernel
  * that cuDNN chooses.
  *
  * Without an answer of cuDNN's (convolution.h), the workspace is what most kernels take: the fast ones read channels last, and

@@ -27,11 +27,11 @@ struct mt_cudnn_asker {
 /* Adds the folders of a wheel's other libraries: cuBLASLt and nvrtc, for CUDA 13 and 12. */
 static void add_folders(const char *library, struct mt_text *out)
 {
-    static const char *const beside[] = {"", "/../../cu13/lib", "/../../cublas/lib", "/../../cuda_nvrtc/lib"};
+    static const char *const folders[] = {"", "/../../cu13/lib", "/../../cublas/lib", "/../../cuda_nvrtc/lib"};
     const char *slash = strrchr(library, '/');
     const int length = slash != NULL ? (int)(slash - library) : 0;
-    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && length > 0; i++)
-        mt_text_add(out, "%s%.*s%s", i > 0 ? ":" : "", length, library, beside[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && length > 0; i++)
+        mt_text_add(out, "%s%.*s%s", i > 0 ? ":" : "", length, library, folders[i]);
 }
 
 /* Describes the helper's environment: cuDNN finds its libraries, writes the log that the helper reads, and sees no card. */

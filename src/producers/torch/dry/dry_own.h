@@ -29,17 +29,6 @@ class silent_registration
 /* The names of these operators: "aten::copy_". */
 inline std::unordered_set<std::string> own_kernels;
 
-/* Prints nothing. PyTorch warns where our kernels replace its own. */
-class silence final : public c10::WarningHandler
-{
-  public:
-    void process(const c10::Warning &) override
-    {
-    }
-};
-
-inline silence no_warnings;
-
 /* Registers such a kernel in a library of aten: of "copy_". */
 template <typename kernel> void register_own(torch::Library &aten, const char *name, kernel *function)
 {

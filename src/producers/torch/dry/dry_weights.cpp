@@ -339,7 +339,7 @@ StorageImpl *storage_at(void *address)
 
 void register_weights()
 {
-    const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
+    const silent_registration silent;
     static torch::Library fallback(torch::Library::IMPL, "_", HOST_KEY, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", DispatchKey::CPU, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_with_weights>());
