@@ -312,6 +312,11 @@ def test_the_time_limit_ends_the_program(dry):
     assert said.stderr.splitlines()[-1].startswith("memtrace: ended at the time limit; until then peak ")
 
 
+def test_a_time_limit_that_passes_before_pytorch_is_there_says_so(dry):
+    said = dry.run("import time\ntime.sleep(1.5)\nimport torch\n", "--time-limit", "1", code=8)
+    assert "the time limit passed while the program imported PyTorch: raise --time-limit" in said.stderr
+
+
 # ---- the verdict ----
 
 def test_the_last_line_says_what_the_program_needs_of_the_card(dry):

@@ -230,6 +230,8 @@ def follow_deadline(watcher: DryWatcher) -> None:
         end_at_once(watcher)
 
     left = settings().deadline - time.time()
+    if left <= 0:
+        tell("the time limit passed while the program imported PyTorch: raise --time-limit")
     for seconds, act in ((left, lambda: os.kill(os.getpid(), signal.SIGTERM)), (left + GRACE, end)):
         if seconds < threading.TIMEOUT_MAX:
             timer = threading.Timer(max(0, seconds), act)
@@ -335,6 +337,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
     replaced.begin(watcher.cards, watcher.end_endless)
     watcher.progress = Progress(watcher.cards)
     if settings().answers is not None:
+        tell(f"PyTorch {torch.__version__}", "began")
         follow_termination(watcher)
         follow_deadline(watcher)
     follow_native_end(library)
@@ -343,8 +346,6 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
             tell(obstacle)
     follow_forks(watcher.cards, watcher, configure)
     pretrained.begin()
-    if settings().answers is not None:
-        tell(f"PyTorch {torch.__version__}", "began")
 
 
 def begin(trace: Optional[str] = None) -> DryWatcher:
