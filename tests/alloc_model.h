@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { MODEL_MOST_PIECES = 2000, MODEL_MOST_SEGMENTS = 500 };
+enum { MODEL_MOST_PIECES = 2000, MODEL_MOST_SEGMENTS = 500, MODEL_PLACES = 1 << 17, MODEL_PAGE_BYTES = 2 << 20 };
 
 struct model_piece {
     uint64_t offset, bytes;
@@ -16,6 +16,7 @@ struct model_piece {
 
 struct model_segment {
     uint64_t bytes;
+    int place; /* of its first page */
     unsigned stream;
     bool is_small, is_mapped;
 };
@@ -27,6 +28,8 @@ struct alloc_model {
     struct model_segment segments[MODEL_MOST_SEGMENTS];
     uint32_t segment_count;
     uint64_t capacity, reserved, divisions;
+    int chunk_pages;                  /* the pages of all chunks, which are at the end of is_place_free */
+    bool is_place_free[MODEL_PLACES]; /* by page, in ascending order */
 };
 
 static inline uint64_t model_ceil(uint64_t value, uint64_t unit)
@@ -44,11 +47,41 @@ static inline uint64_t model_round(const struct alloc_model *model, uint64_t byt
     return model_ceil(bytes, floor / model->divisions);
 }
 
-static inline bool model_before(const struct model_piece *a, const struct model_piece *b)
+static inline void model_set_places(struct alloc_model *model, int first, uint64_t bytes, bool is_free)
+{
+    for (int i = 0; i < (int)(bytes / MODEL_PAGE_BYTES); i++)
+        model->is_place_free[first + i] = is_free;
+}
+
+/* Adds a chunk below all others, the first `bytes` of which are free. Returns its first page. */
+static inline int model_add_chunk(struct alloc_model *model, uint64_t bytes, uint64_t free_bytes)
+{
+    model->chunk_pages += (int)(model_ceil(bytes, 32 << 20) / MODEL_PAGE_BYTES);
+    model_set_places(model, MODEL_PLACES - model->chunk_pages, free_bytes, true);
+    return MODEL_PLACES - model->chunk_pages;
+}
+
+static inline int model_place(struct alloc_model *model, uint64_t bytes)
+{
+    if (model->segment_count == 0)
+        model_add_chunk(model, 32 << 20, 24 << 20);
+    if (model->segment_count == 2)
+        model_add_chunk(model, 400 << 20, 400 << 20);
+    for (int i = MODEL_PLACES - model->chunk_pages, pages = 0; i < MODEL_PLACES; i++) {
+        pages = model->is_place_free[i] ? pages + 1 : 0;
+        if (pages == (int)(bytes / MODEL_PAGE_BYTES))
+            return i + 1 - pages;
+    }
+    return model_add_chunk(model, bytes, model_ceil(bytes, 32 << 20));
+}
+
+static inline bool model_before(const struct alloc_model *model, const struct model_piece *a,
+                                const struct model_piece *b)
 {
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes;
-    return a->birth != b->birth ? a->birth < b->birth : a->offset < b->offset;
+    return a->birth != b->birth ? model->segments[a->birth].place < model->segments[b->birth].place
+                                : a->offset < b->offset;
 }
 
 static inline struct model_piece *model_best(struct alloc_model *model, unsigned stream, uint64_t bytes)
@@ -60,7 +93,7 @@ static inline struct model_piece *model_best(struct alloc_model *model, unsigned
         if (!piece->is_free || piece->bytes < bytes || segment->stream != stream ||
             segment->is_small != (bytes <= 1 << 20))
             continue;
-        if (best == NULL || model_before(piece, best))
+        if (best == NULL || model_before(model, piece, best))
             best = piece;
     }
     return best;
@@ -79,6 +112,7 @@ static inline void model_release_idle(struct alloc_model *model)
         if (!piece->is_free || piece->bytes != segment->bytes)
             continue;
         segment->is_mapped = false;
+        model_set_places(model, segment->place, segment->bytes, true);
         model->reserved -= segment->bytes;
         model_remove(model, piece);
     }
@@ -93,8 +127,10 @@ static inline struct model_piece *model_map(struct alloc_model *model, unsigned 
     if (model->reserved + wanted > model->capacity)
         return NULL;
     model->reserved += wanted;
+    int place = model_place(model, wanted);
+    model_set_places(model, place, wanted, false);
     uint32_t birth = model->segment_count++;
-    model->segments[birth] = (struct model_segment){wanted, stream, bytes <= mib, true};
+    model->segments[birth] = (struct model_segment){wanted, place, stream, bytes <= mib, true};
     struct model_piece *piece = &model->pieces[model->piece_count++];
     *piece = (struct model_piece){.bytes = wanted, .birth = birth, .is_free = true};
     return piece;

@@ -179,13 +179,13 @@ static void a_size_is_found_above_smaller_ones_that_do_not_fit(void **state)
     for (json_int_t seq = 436; seq < 460; seq++) {
         char more[64];
         snprintf(more, sizeof more, "--seq %" JSON_INTEGER_FORMAT, seq);
-        if (code_of("memtrace run --device sim:6GiB " SCATTERED, more) == 0)
+        if (code_of("memtrace run --device sim:6120MiB " SCATTERED, more) == 0)
             last = seq;
     }
-    json_t *answer = fit("--device sim:6GiB --seq 512 " SCATTERED);
+    json_t *answer = fit("--device sim:6120MiB --seq 512 " SCATTERED);
     assert_int_equal(integer_of(json_object_get(answer, "largest"), "seq"), last);
     assert_true(is_certain(answer, "seq"));
-    assert_does_not_fit("memtrace run --device sim:6GiB " SCATTERED, "--seq 433");
+    assert_does_not_fit("memtrace run --device sim:6120MiB " SCATTERED, "--seq 433");
     assert_true(last > 433);
     json_decref(answer);
 }

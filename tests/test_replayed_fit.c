@@ -68,9 +68,9 @@ static void two_runs_tell_the_largest_batch(void **state)
                simulated = integer_of(json_object_get(truth, "largest"), "batch");
     assert_false(json_is_true(json_object_get(told, "batch_is_assumed")));
     assert_true(largest >= simulated - 1 && largest <= simulated + 1);
-    /* The run, replayed with the other's batch, reserves what that one did, but for a thousandth. */
+    /* The run, replayed with the other's batch, reserves what that one did, but for 0.2 %: other sizes tie elsewhere. */
     json_int_t replayed = bytes_of(told, "other_replayed"), had = bytes_of(told, "other_peak");
-    assert_true(replayed < had + had / 1000 && had < replayed + replayed / 1000);
+    assert_true(replayed < had + had / 500 && had < replayed + replayed / 500);
     json_decref(truth);
     json_decref(told);
 }

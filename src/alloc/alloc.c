@@ -66,6 +66,7 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     alloc->device = device;
     alloc->sink = *sink;
     alloc->settings = *settings;
+    alloc->places = mt_address_space_create();
     alloc->start_ns = alloc->last_ns = mt_device_now_ns(device);
     *out = alloc;
     return MT_OK;
@@ -98,6 +99,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
     assert(alloc->oldest == NULL && alloc->stats.segments == 0 && alloc->stats.reserved_bytes == 0);
     alloc->policy->destroy(alloc->index);
     mt_follower_destroy(alloc->follower);
+    mt_address_space_release(&alloc->places);
     mt_block_store_destroy(&alloc->store);
     free(alloc->rules);
     free(alloc);

@@ -10,8 +10,8 @@
  * There are two policies behind one interface. `torch` has the rules of PyTorch's caching allocator, so that its
  * reserved memory can be predicted without it. `tight` finds a block in constant time and reserves less.
  *
- * No decision depends on a raw address: ties break by (bytes, segment birth number, offset). So a device with nothing
- * behind its addresses gives the same trace as a card.
+ * No decision depends on a raw address: ties break by bytes, then by the place of the segment (address_space.h), then by
+ * offset. So a device with nothing behind its addresses gives the same trace as a card.
  *
  * Any thread may call every function but create and destroy. A block belongs to the caller that took it until it is given
  * back. */

@@ -239,6 +239,7 @@ static uint64_t fold(uint64_t sum, uint64_t value)
 static uint64_t fold_segment(uint64_t sum, const struct mt_segment *segment)
 {
     sum = fold(sum, segment->birth);
+    sum = fold(sum, segment->place);
     sum = fold(sum, (uint64_t)segment->stream << 8 | (uint64_t)segment->pool);
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
         sum = fold(sum, block->bytes << 2 | block->is_hole << 1 | block->is_free);
@@ -252,6 +253,7 @@ uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc)
     uint64_t sum = alloc->next_birth;
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         sum = fold_segment(sum, segment);
+    sum = mt_address_space_mix(&alloc->places, sum);
     sum = fold(sum, alloc->policy->fingerprint(alloc));
     mt_biased_lock_give(&alloc->lock);
     return sum;

@@ -21,6 +21,7 @@
  * Everything here is called with the allocator's lock held, except by create and destroy. */
 #pragma once
 
+#include "alloc/address_space.h"
 #include "alloc/alloc_settings.h"
 #include "alloc/alloc_stats.h"
 #include "alloc/stream_rules.h"
@@ -83,6 +84,7 @@ struct mt_block {
  * there are none unless is_range. */
 struct mt_segment {
     mt_addr address;
+    uint64_t place;        /* among all segments, as address_space.h orders them */
     uint64_t bytes;        /* of addresses */
     uint64_t mapped_bytes; /* with memory */
     uint64_t unit_bytes;   /* of a range: it grows and shrinks by multiples of this, of MT_SEGMENT_UNIT itself */
@@ -168,6 +170,7 @@ struct mt_alloc {
     uint32_t next_birth;
     mt_status failure; /* of the device, for the request being served; only read if that is refused */
     struct mt_segment *oldest, *newest;
+    struct mt_address_space places; /* of the segments */
     struct mt_block_store store;
     struct mt_follower *follower;  /* of a plan (follow.h); NULL: there is none */
     struct mt_stream_rules *rules; /* by stream; none beyond rule_count */
@@ -290,13 +293,13 @@ void mt_block_store_destroy(struct mt_block_store *store);
 __attribute__((cold, noinline)) void mt_block_wait_for_users(struct mt_alloc *alloc, struct mt_block *block);
 void mt_block_remove_users(struct mt_alloc *alloc, struct mt_block *block);
 
-/* Compares two blocks by bytes, then segment birth, then offset. Returns -1, 0 or 1. */
+/* Compares two blocks by bytes, then the segment's place, then offset. Returns -1, 0 or 1. */
 static inline int mt_block_compare(const struct mt_block *a, const struct mt_block *b)
 {
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
-    if (a->segment->birth != b->segment->birth)
-        return a->segment->birth < b->segment->birth ? -1 : 1;
+    if (a->segment->place != b->segment->place)
+        return a->segment->place < b->segment->place ? -1 : 1;
     return MT_COMPARE(a->offset, b->offset);
 }
 

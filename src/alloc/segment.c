@@ -141,6 +141,7 @@ struct mt_segment *mt_segment_add(struct mt_alloc *alloc, const struct mt_segmen
     segment->older = alloc->newest;
     segment->newer = NULL;
     segment->birth = alloc->next_birth++;
+    segment->place = mt_address_space_take(&alloc->places, segment->bytes);
     segment->first = segment->last = mt_block_create(&alloc->store, segment, 0, segment->bytes);
     segment->first->is_hole = segment->is_range;
     segment->first->is_free = !segment->is_range;
@@ -155,6 +156,7 @@ void mt_segment_drop(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     assert(segment->first == segment->last && segment->mapped_bytes == 0 && alloc->stats.segments > 0);
     mt_block_destroy(&alloc->store, segment->first);
+    mt_address_space_give(&alloc->places, segment->place, segment->bytes);
     unlink_segment(alloc, segment);
     alloc->stats.segments--;
     segment_destroy(&alloc->store, segment);

@@ -6,7 +6,7 @@
  *   >= 10 MiB      large   the request, up to 2 MiB       > 1 MiB
  *
  * Sizes are rounded up to 512 B, or to steps between powers of two if so set. The best fit of (stream, pool) is taken: the
- * smallest block, then the oldest segment, then the lowest offset. PyTorch has the lowest address instead of the last two.
+ * smallest block, then the one at the lowest address. address_space.h orders segments as their addresses on a card are.
  *
  * With max_split, a block of at least that size is oversize. It is never split, and serves only requests that are oversize,
  * too, and waste less than 20 MiB of it. When the device refuses, idle oversize segments of the stream are released before
@@ -29,7 +29,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A set of free blocks in the order of mt_block_compare: by bytes, then segment birth, then offset.
+/* A set of free blocks in the order of mt_block_compare: by bytes, then place of the segment, then offset.
  *
  * It is a treap inside the blocks themselves: link[] are the children, priority is the heap order. Every operation takes
  * O(log n) steps on average and no memory. Priorities belong to the structures, so they are the same in every run that
