@@ -21,6 +21,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -179,10 +180,21 @@ std::tuple<Tensor, Tensor, Tensor> split_heads(const Tensor &packed, const Tenso
     return {all.select(0, 0), all.select(0, 1), all.select(0, 2)};
 }
 
+/* Returns the mask (B, T) of the padding of texts, on the host. PyTorch's own function for it is not exported by version 2.6. */
+Tensor mask_of_padding(const Tensor &nested, int64_t tokens)
+{
+    const Tensor mask = at::ones({nested.size(0), tokens}, at::kBool);
+    for (int64_t text = 0; text < nested.size(0); text++)
+        mask.select(0, text)
+            .narrow(0, 0, sizes_of_text(get_nested_tensor_impl(nested)->get_nested_sizes(), text)[0])
+            .zero_();
+    return mask;
+}
+
 /* A softmax of scores (B, H, T, T) of the texts of `query`. */
 Tensor softmax_with_shape(const Tensor &scores, const Tensor &query)
 {
-    const Tensor mask = at::native::NestedTensor_to_mask(query, 2, scores.size(2)).to(query.device(), true);
+    const Tensor mask = mask_of_padding(query, scores.size(2)).to(query.device(), true);
     return at::_masked_softmax(scores, mask, scores.dim() - 1, 1);
 }
 
