@@ -24,9 +24,9 @@ namespace
 
 constexpr int STREAM_CAPTURE_UNSUPPORTED = 900; /* cudaErrorStreamCaptureUnsupported */
 
-using place = std::pair<c10::DeviceIndex, c10::StreamId>;
+using stream_place = std::pair<c10::DeviceIndex, c10::StreamId>;
 
-place place_of(c10::Stream stream)
+stream_place place_of(c10::Stream stream)
 {
     return {stream.device_index(), stream.id()};
 }
@@ -43,7 +43,7 @@ struct route {
     uint32_t pool;          /* its number on the card */
     int whose;              /* MEMTRACE_DRY_OF_ALL and so on */
     std::thread::id thread;
-    place stream;
+    stream_place stream;
     uint64_t capture;
 
     bool is_of(uint64_t its_first, uint64_t its_second, c10::DeviceIndex its_device) const
@@ -53,8 +53,8 @@ struct route {
 };
 
 struct capture {
-    place stream;   /* on which it began, and must end */
-    bool is_broken; /* a call was refused */
+    stream_place stream; /* on which it began, and must end */
+    bool is_broken;      /* a call was refused */
 };
 
 /* The seed and the offset of a generator, on the card. */
@@ -67,7 +67,7 @@ struct state {
         generators; /* by graph; before 2.13 the first graph's serve all, and are moved on */
     std::vector<route> routes;
     std::map<uint64_t, capture> captures;
-    std::map<place, uint64_t> members; /* the streams that are part of one */
+    std::map<stream_place, uint64_t> members; /* the streams that are part of one */
     uint64_t last_capture = 0;
 };
 
@@ -81,13 +81,13 @@ state &now()
 std::atomic<int> route_count{0}, capture_count{0};
 
 /* The lock is held. */
-uint64_t find_capture(const state &found, place stream)
+uint64_t find_capture(const state &found, stream_place stream)
 {
     const auto member = found.members.find(stream);
     return member != found.members.end() ? member->second : 0;
 }
 
-bool serves(const state &found, const route &way, place stream)
+bool serves(const state &found, const route &way, stream_place stream)
 {
     switch (way.whose) {
     case MEMTRACE_DRY_OF_THREAD:
@@ -313,7 +313,7 @@ int memtrace_dry_capture_begin(uint64_t first, uint64_t second, uint64_t *out_gr
 
 int memtrace_dry_capture_end(void)
 {
-    const mt_dry::place stream = mt_dry::place_of(mt_dry::stream_now());
+    const mt_dry::stream_place stream = mt_dry::place_of(mt_dry::stream_now());
     mt_dry::state &state = mt_dry::now();
     const std::lock_guard<std::mutex> hold(state.lock);
     const uint64_t number = mt_dry::find_capture(state, stream);

@@ -29,14 +29,14 @@ enum class limits {
 };
 
 /* How an operator uses indices, as its CUDA kernel asserts it. */
-struct rule {
+struct index_rule {
     const char *argument; /* the name of the indices */
     limits limit;
     bool counts_back; /* true: -1 is the last element */
 };
 
 /* By the names of operators, without the "_" of those that write in place. */
-const std::unordered_map<std::string, rule> RULES = {
+const std::unordered_map<std::string, index_rule> RULES = {
     {"aten::gather", {"index", limits::DIM, false}},
     {"aten::index_add", {"index", limits::DIM, false}},
     {"aten::index_copy", {"index", limits::DIM, false}},
@@ -58,9 +58,9 @@ const std::unordered_map<std::string, rule> RULES = {
 };
 
 /* Returns the rule of an operator, which is found once a thread; nullptr if there is none. */
-const rule *find_rule(const OperatorHandle &op)
+const index_rule *find_index_rule(const OperatorHandle &op)
 {
-    static thread_local std::unordered_map<const c10::FunctionSchema *, const rule *> all;
+    static thread_local std::unordered_map<const c10::FunctionSchema *, const index_rule *> all;
     const auto [place, is_new] = all.try_emplace(&op.schema(), nullptr);
     if (is_new) {
         std::string name = op.operator_name().name;
@@ -89,7 +89,7 @@ Tensor values_of_indices(const call &call, const Tensor &index)
 
 /* Checks indices against a dimension, or against all elements if there is no dimension. A dimension that the tensor lacks is an
  * error that the operator itself has. */
-void check(const call &call, const rule &rule, const Tensor &index, std::optional<int64_t> dim)
+void check_index(const call &call, const index_rule &rule, const Tensor &index, std::optional<int64_t> dim)
 {
     if (!index.defined() || index.nbytes() > MOST_VALUE_BYTES || !is_known(index))
         return;
@@ -107,15 +107,15 @@ void check(const call &call, const rule &rule, const Tensor &index, std::optiona
                       "; a card fails with \"CUDA error: device-side assert triggered\"");
 }
 
-void check_each(const call &call, const rule &rule, const IValue &indices)
+void check_each(const call &call, const index_rule &rule, const IValue &indices)
 {
     int64_t dim = 0;
     for (const std::optional<Tensor> &index : indices.toOptionalTensorVector())
-        check(call, rule, index.value_or(Tensor()), dim++);
+        check_index(call, rule, index.value_or(Tensor()), dim++);
 }
 
 /* Returns the dimension that limits the indices; nothing if all elements do. */
-std::optional<int64_t> dim_of(const call &call, const rule &rule)
+std::optional<int64_t> dim_of(const call &call, const index_rule &rule)
 {
     const Tensor &self = call.arguments[0].toTensor();
     if (rule.limit == limits::ELEMENTS)
@@ -129,7 +129,7 @@ std::optional<int64_t> dim_of(const call &call, const rule &rule)
 
 void check_indices(const call &call)
 {
-    const rule *rule = find_rule(call.op);
+    const index_rule *rule = find_index_rule(call.op);
     if (rule == nullptr)
         return;
     const c10::ParallelGuard is_parallel(true); /* indices are few: waking other threads takes longer than they save */
@@ -137,7 +137,7 @@ void check_indices(const call &call)
     if (rule->limit == limits::EACH && indices.isOptionalTensorList())
         check_each(call, *rule, indices);
     else if (indices.isTensor())
-        check(call, *rule, indices.toTensor(), dim_of(call, *rule));
+        check_index(call, *rule, indices.toTensor(), dim_of(call, *rule));
 }
 
 } // namespace mt_dry

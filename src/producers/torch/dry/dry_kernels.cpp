@@ -274,7 +274,7 @@ void limit_to_nested(mt_attention_request *request, const Tensor &query)
     request->allows[MT_ATTENTION_EFFICIENT] &= !has_empty && !request->needs_gradient;
 }
 
-torch::Library *library;
+torch::Library *own_library;
 
 } // namespace
 
@@ -337,7 +337,7 @@ void register_kernels()
     register_own(aten, "set_", &set_no_storage);
     register_own(aten, "record_stream", &record_stream);
     at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
-    library = &aten;
+    own_library = &aten;
 }
 
 } // namespace mt_dry
@@ -350,7 +350,7 @@ int memtrace_dry_operator(const char *name)
     try {
         if (!c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name)))
             return 1;
-        mt_dry::library->impl(name, torch::CppFunction::makeFromBoxedFunction<&mt_dry::run_operator>());
+        mt_dry::own_library->impl(name, torch::CppFunction::makeFromBoxedFunction<&mt_dry::run_operator>());
     } catch (const c10::Error &) {
         return 1;
     }

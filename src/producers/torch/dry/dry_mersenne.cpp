@@ -16,7 +16,7 @@ constexpr int WORDS = at::MERSENNE_STATE_N, MIDDLE = at::MERSENNE_STATE_M;
 constexpr int DEGREE = 19937, LIMBS = DEGREE / 64 + 1;
 constexpr uint64_t FEW_BLOCKS = 512; /* faster one by one */
 
-using state = std::array<uint32_t, WORDS>;
+using mersenne_state = std::array<uint32_t, WORDS>;
 using polynomial = std::array<uint64_t, LIMBS>; /* bit i: the coefficient of t^i */
 using product = std::array<uint64_t, 2 * LIMBS>;
 typedef uint32_t lanes __attribute__((vector_size(32))); /* of a state */
@@ -108,7 +108,7 @@ void extend(std::vector<uint32_t> *words, size_t count)
     }
 }
 
-void step(state *words)
+void step(mersenne_state *words)
 {
     std::vector<uint32_t> longer(words->begin(), words->end());
     extend(&longer, WORDS);
@@ -116,7 +116,7 @@ void step(state *words)
 }
 
 /* Sets a state to the sum of those after i words, for each exponent i. */
-void apply(const polynomial &sum, state *words)
+void apply(const polynomial &sum, mersenne_state *words)
 {
     std::vector<uint32_t> longer(words->begin(), words->end());
     std::array<lanes, WORDS / 8> total{}, one;
@@ -133,7 +133,7 @@ void apply(const polynomial &sum, state *words)
 
 /* Replaces a state by that after so many blocks of 624 words. The first block clears the 31 bits of x[0] that no later word
  * depends on, and that are no solution of the recurrence. */
-void skip_blocks(uint64_t count, state *words)
+void skip_blocks(uint64_t count, mersenne_state *words)
 {
     const bool is_many = count > FEW_BLOCKS;
     for (uint64_t i = 0; i < (is_many ? 1 : count); i++)

@@ -15,12 +15,12 @@ namespace
 using c10::DispatchKey;
 using c10::KernelFunction;
 using c10::OperatorHandle;
-using kernels = std::unordered_map<const c10::FunctionSchema *, KernelFunction>;
+using kernel_table = std::unordered_map<const c10::FunctionSchema *, KernelFunction>;
 
-kernels compiled, pythons;
+kernel_table compiled, pythons;
 thread_local bool is_for_card = false;
 
-const KernelFunction &kernel_of(const kernels &all, const OperatorHandle &op)
+const KernelFunction &kernel_of(const kernel_table &all, const OperatorHandle &op)
 {
     return all.at(&op.schema());
 }

@@ -158,9 +158,9 @@ Tensor to_padded(const Tensor &nested, double padding, at::OptionalSymIntArrayRe
 /* ---- operators ---- */
 
 /* A norm of the buffer's rows. */
-std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor &nested, c10::SymIntArrayRef shape,
-                                              const optional_tensor &weight, const optional_tensor &bias,
-                                              double epsilon)
+std::tuple<Tensor, Tensor, Tensor> nested_layer_norm(const Tensor &nested, c10::SymIntArrayRef shape,
+                                                     const optional_tensor &weight, const optional_tensor &bias,
+                                                     double epsilon)
 {
     TORCH_CHECK(weight.has_value() && bias.has_value(), "NestedTensor layer_norm requires weight and bias");
     const at::IntArrayRef normalized = C10_AS_INTARRAYREF_SLOW(shape);
@@ -170,7 +170,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor &nested, c10::SymIntA
 }
 
 /* Returns query, key and value, padded to a multiple of 8 tokens, of one block. */
-std::tuple<Tensor, Tensor, Tensor> split_heads(const Tensor &packed, const Tensor &bias, int64_t heads)
+std::tuple<Tensor, Tensor, Tensor> split_nested_heads(const Tensor &packed, const Tensor &bias, int64_t heads)
 {
     constexpr int64_t UNIT = 8;
     const int64_t texts = packed.size(0), tokens = (padded_sizes(packed)[1] + UNIT - 1) / UNIT * UNIT;
@@ -300,8 +300,8 @@ void register_nested()
     register_own(aten, "_nested_from_padded", &from_padded);
     layout_kernels &kernels = nested_kernels();
     kernels.add("to_padded_tensor", &to_padded);
-    kernels.add("native_layer_norm", &layer_norm);
-    kernels.add("_transform_bias_rescale_qkv", &split_heads);
+    kernels.add("native_layer_norm", &nested_layer_norm);
+    kernels.add("_transform_bias_rescale_qkv", &split_nested_heads);
     kernels.add("_nested_tensor_softmax_with_shape", &softmax_with_shape);
     kernels.add("_scaled_dot_product_efficient_attention", &attend_efficient);
     kernels.add("_scaled_dot_product_flash_attention", &attend_flash);

@@ -14,18 +14,18 @@ namespace
 {
 
 /* The first address and the bytes of each pinned range. They do not overlap. */
-std::mutex lock;
+std::mutex pinned_lock;
 std::map<uintptr_t, size_t> ranges;
 
-void add(const void *data, size_t bytes)
+void add_pinned(const void *data, size_t bytes)
 {
-    const std::lock_guard guard(lock);
+    const std::lock_guard guard(pinned_lock);
     ranges[reinterpret_cast<uintptr_t>(data)] = bytes;
 }
 
 void remove(const void *data)
 {
-    const std::lock_guard guard(lock);
+    const std::lock_guard guard(pinned_lock);
     ranges.erase(reinterpret_cast<uintptr_t>(data));
 }
 
@@ -44,7 +44,7 @@ class host_allocator final : public c10::Allocator
         void *data = bytes > 0 ? c10::GetDefaultCPUAllocator()->raw_allocate(bytes) : nullptr;
         if (data == nullptr)
             return {nullptr, c10::Device(c10::DeviceType::CPU)};
-        add(data, bytes);
+        add_pinned(data, bytes);
         return {data, data, &free_pinned, c10::Device(c10::DeviceType::CPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override
@@ -68,7 +68,7 @@ c10::Allocator *pinned_allocator()
 bool is_pinned(const void *data)
 {
     const auto address = reinterpret_cast<uintptr_t>(data);
-    const std::lock_guard guard(lock);
+    const std::lock_guard guard(pinned_lock);
     const auto after = ranges.upper_bound(address);
     if (after == ranges.begin())
         return false;
@@ -80,7 +80,7 @@ bool is_pinned(const void *data)
 
 void memtrace_dry_pin(const void *data, uint64_t bytes)
 {
-    mt_dry::add(data, bytes);
+    mt_dry::add_pinned(data, bytes);
 }
 
 void memtrace_dry_unpin(const void *data)

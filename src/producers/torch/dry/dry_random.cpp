@@ -22,7 +22,7 @@ constexpr uint64_t OFFSET_STEP = 4; /* PyTorch's offsets are multiples of it */
 
 bool gives_default;
 
-struct state {
+struct random_state {
     uint64_t seed, offset;
 };
 
@@ -92,7 +92,7 @@ class generator final : public c10::GeneratorImpl
         return made;
     }
 
-    state state_;
+    random_state state_;
 };
 
 at::CPUGeneratorImpl *cpu_generator()

@@ -53,8 +53,8 @@ Tensor normalize(const Tensor &input, const optional_tensor &, const optional_te
 }
 
 /* Returns the two sums over the rows, and the gradients of weight and bias: each only if it is needed. */
-four_tensors reduce(const Tensor &, const Tensor &, const Tensor &mean, const Tensor &, const optional_tensor &weight,
-                    bool of_input, bool of_weight, bool of_bias)
+four_tensors reduce_gradients(const Tensor &, const Tensor &, const Tensor &mean, const Tensor &,
+                              const optional_tensor &weight, bool of_input, bool of_weight, bool of_bias)
 {
     const auto sum = [&] { return of_input ? at::empty_like(mean) : Tensor(); };
     const auto gradient = [&](bool is_needed) {
@@ -80,7 +80,7 @@ void register_sync_shapes()
     meta.impl("batch_norm_gather_stats", &gather_equal);
     meta.impl("batch_norm_gather_stats_with_counts", &gather);
     meta.impl("batch_norm_elemt", &normalize);
-    meta.impl("batch_norm_backward_reduce", &reduce);
+    meta.impl("batch_norm_backward_reduce", &reduce_gradients);
     meta.impl("batch_norm_backward_elemt", &gradient_of_input);
 }
 

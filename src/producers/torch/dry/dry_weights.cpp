@@ -301,8 +301,8 @@ void run_with_weights(const OperatorHandle &op, DispatchKeySet keys, Stack *stac
 
 /* ---- tensors over a given storage ---- */
 
-Tensor &set_storage(Tensor &self, c10::Storage storage, int64_t offset, c10::IntArrayRef sizes,
-                    c10::IntArrayRef strides)
+Tensor &set_weights_storage(Tensor &self, c10::Storage storage, int64_t offset, c10::IntArrayRef sizes,
+                            c10::IntArrayRef strides)
 {
     at::native::set_storage_cpu_(self, std::move(storage), offset, sizes, strides);
     if (memory_of(self) != nullptr)
@@ -310,7 +310,7 @@ Tensor &set_storage(Tensor &self, c10::Storage storage, int64_t offset, c10::Int
     return self;
 }
 
-Tensor &set_whole_storage(Tensor &self, c10::Storage storage)
+Tensor &set_whole_weights_storage(Tensor &self, c10::Storage storage)
 {
     at::native::set_(self, std::move(storage));
     if (memory_of(self) != nullptr)
@@ -343,8 +343,8 @@ void register_weights()
     static torch::Library fallback(torch::Library::IMPL, "_", HOST_KEY, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", DispatchKey::CPU, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_with_weights>());
-    aten.impl("set_.source_Storage_storage_offset", &set_storage);
-    aten.impl("set_.source_Storage", &set_whole_storage);
+    aten.impl("set_.source_Storage_storage_offset", &set_weights_storage);
+    aten.impl("set_.source_Storage", &set_whole_weights_storage);
 }
 
 } // namespace mt_dry

@@ -58,7 +58,7 @@ namespace
 
 std::mutex lock; /* of every memory's fields */
 
-void give(void *context)
+void give_memory(void *context)
 {
     delete static_cast<memory *>(context);
 }
@@ -181,7 +181,7 @@ std::shared_ptr<const writing> take(memory *target)
 memory *memory_of(const StorageImpl *storage)
 {
     const c10::DataPtr &data = storage->data_ptr();
-    return data.get_deleter() == &give ? static_cast<memory *>(data.get_context()) : nullptr;
+    return data.get_deleter() == &give_memory ? static_cast<memory *>(data.get_context()) : nullptr;
 }
 
 void watch(StorageImpl *storage)
@@ -190,7 +190,7 @@ void watch(StorageImpl *storage)
     if (memory_of(storage) != nullptr)
         return;
     auto *made = new memory();
-    made->bytes = storage->set_data_ptr({storage->mutable_data(), made, &give, storage->device()});
+    made->bytes = storage->set_data_ptr({storage->mutable_data(), made, &give_memory, storage->device()});
 }
 
 bool is_late(const StorageImpl *storage)
