@@ -1,5 +1,5 @@
-"""How the library for dry runs is compiled and kept: what is loaded, and what is compiled anew. Scripts play the compiler and a
-folder plays PyTorch, so nothing here takes long."""
+"""How the library for dry runs is found, compiled and kept: what is loaded, and what is compiled anew. Scripts play the compiler
+and a folder plays PyTorch, so nothing here takes long."""
 import os
 import pathlib
 import pty
@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from memtrace.dry import build, cache
+from memtrace.dry import build, cache, simulated
 
 COMPILER = """#!/bin/sh
 echo "$*" >>{folder}/calls
@@ -81,19 +81,66 @@ def test_a_library_is_compiled_once_into_a_private_folder(place, capfd):
     assert library.parent == place.cache and mode_of(place.cache) == 0o700 and mode_of(library) == 0o700
     assert place.left() == [library.name, library.name + ".sha256"]
     begin, end = capfd.readouterr().err.splitlines()
-    assert begin == "memtrace: compiling the dry-run library for PyTorch 2.13.0 (once)"
+    assert begin == "memtrace: compiling the dry-run library for PyTorch 2.13.0 (once, half a minute)"
     assert end.startswith("memtrace: compiled after ")
 
 
-def test_a_terminal_shows_the_files_in_place(place):
+def test_a_terminal_shows_the_time_in_place(place):
     ours, theirs = pty.openpty()
     program = place.start(stderr=theirs)
     os.close(theirs)
     assert program.wait() == 0
     said = os.read(ours, 1 << 16).decode()
-    count = len(list((build.sources() / "producers/torch/dry").glob("*.cpp")))
-    assert f"\rmemtrace: compiling the dry-run library for PyTorch 2.13.0 (once): {count} of {count} files" in said
+    assert "\rmemtrace: compiling the dry-run library for PyTorch 2.13.0 (once, half a minute): 0 s" in said
     assert said.count("\n") == 1
+
+
+@pytest.fixture
+def shipped(place, monkeypatch):
+    """Returns a function that makes the library of a wheel for a version of PyTorch, and has the version be there."""
+    def make(version, has_new_strings=True, content=""):
+        library = place.folder / build.shipped_key_of(build.files_of(build.sources()), version, has_new_strings)
+        library.write_text(content)
+        return library
+
+    monkeypatch.setattr(build, "SHIPPED", (place.folder,))
+    return make
+
+
+@pytest.mark.parametrize("version", ["2.13.0", "2.13.0+cpu", "2.13.2+cu130"])
+def test_a_shipped_library_serves_the_releases_of_its_minor_version(place, shipped, version):
+    library = shipped("2.13.1")
+    (place.torch / "version.py").write_text(f"__version__ = '{version}'\n")
+    assert place.find() == library and place.links() == 0 and build.is_shipped(str(library))
+
+
+@pytest.mark.parametrize("version", ["2.14.0", "2.13.0a0+git1234", "2.13.0.dev20260101+cu130", "2.13.0+nv25.6"])
+def test_a_shipped_library_serves_no_other_build(place, shipped, version):
+    shipped("2.13.1")
+    (place.torch / "version.py").write_text(f"__version__ = '{version}'\n")
+    assert place.find().parent == place.cache and place.links() == 1
+
+
+def test_a_shipped_library_serves_one_kind_of_strings(place, shipped):
+    old, new = shipped("2.13.0", has_new_strings=False), shipped("2.13.0")
+    assert place.find() == new
+    (place.torch / "lib/libc10.so").write_bytes(b"_ZN3c105Error11add_contextESs")
+    assert place.find() == old
+
+
+def test_a_shipped_library_that_does_not_load_is_replaced(place, shipped, monkeypatch, capfd):
+    library = shipped("2.13.0", content="no library")
+    loaded = []
+
+    def load(path):
+        loaded.append(path)
+        if build.is_shipped(path):
+            raise OSError(f"{path}: undefined symbol: other")
+
+    monkeypatch.setattr(simulated, "load_dry_library", load)
+    simulated.load_device(str(library), place.torch)
+    assert len(loaded) == 2 and pathlib.Path(loaded[1]).parent == place.cache
+    assert "does not fit this build of it" in capfd.readouterr().err
 
 
 def test_what_others_could_have_written_is_compiled_anew(place, capfd):

@@ -1,4 +1,5 @@
-"""The library that gives this PyTorch a card (src/producers/torch/dry): found, or compiled once and kept in the user's cache."""
+"""The library that gives this PyTorch a card (src/producers/torch/dry): one that came with memtrace (tools/dry-libraries), or
+one that is compiled once and kept in the user's cache."""
 from __future__ import annotations
 
 import contextlib
@@ -14,14 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent import futures
-from typing import Any
+from typing import Any, Optional
 
 from .._library import BESIDE, WHEEL
 from . import cache
 from .cache import NoLibrary
 
 OLDEST = (2, 6)
+SHIPPED = (WHEEL, BESIDE)  # where libraries that came with memtrace are
 STANDARD = "-std=c++20"
 SIGNALLED = 128  # and the signal's number: the exit code of who was ended by it
 
@@ -47,29 +48,55 @@ def check(version: str) -> None:
         raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
 
 
-def key_of(files: list[pathlib.Path], version: str) -> str:
-    """Returns a name that is another one for other sources or another PyTorch."""
-    content = hashlib.sha256(version.encode())
+def files_of(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Returns the files that the library is made of, by the folder with the sources."""
+    headers = ["producers/torch/memtrace_torch.h", "producers/torch/torch_plan.h", "operators/operator_call.h"]
+    return sorted(folder.glob("producers/torch/dry/*")) + [folder / header for header in headers]
+
+
+def digest_of(files: list[pathlib.Path], words: str) -> str:
+    content = hashlib.sha256(words.encode())
     for path in files:
         content.update(path.read_bytes())
-    return f"dry-{version.split('+')[0]}-{content.hexdigest()[:16]}.so"
+    return content.hexdigest()[:16]
+
+
+def key_of(files: list[pathlib.Path], version: str) -> str:
+    """Returns a name that is another one for other sources or another PyTorch."""
+    return f"dry-{version.split('+')[0]}-{digest_of(files, version)}.so"
+
+
+def shipped_key_of(files: list[pathlib.Path], version: str, has_new_strings: bool) -> Optional[str]:
+    """Returns the name of the library that a wheel has for a release of PyTorch. One serves all releases of a minor version, with
+    and without CUDA. None for another build of PyTorch, such as a nightly one: its headers may be others."""
+    found = re.fullmatch(r"(\d+\.\d+)\.\d+(\+(cpu|cu\d+))?", version)
+    if found is None:
+        return None
+    strings = "cxx11" if has_new_strings else "precxx11"
+    return f"dry-{found.group(1)}-{strings}-{digest_of(files, found.group(1))}.so"
 
 
 def find(torch_folder: pathlib.Path) -> str:
-    """Returns the path of the library. Compiles it if need be, which takes some 20 seconds. Fails with NoLibrary."""
+    """Returns the path of the library: one that came with memtrace, or else one that is compiled. Fails with NoLibrary."""
     given = os.environ.get("MEMTRACE_DRY_LIBRARY")
     if given:
         return given
     version = version_of(torch_folder)
     check(version)
-    folder = sources()
-    headers = ["producers/torch/memtrace_torch.h", "producers/torch/torch_plan.h", "operators/operator_call.h"]
-    files = sorted(folder.glob("producers/torch/dry/*")) + [folder / header for header in headers]
-    name = key_of(files, version)
-    for place in (WHEEL, BESIDE):
-        if (place / name).is_file():
-            return str(place / name)
-    target = cache.choose() / name
+    name = shipped_key_of(files_of(sources()), version, has_new_strings(torch_folder))
+    shipped = (str(place / name) for place in SHIPPED if name and (place / name).is_file())
+    return next(shipped, None) or find_compiled(torch_folder)
+
+
+def is_shipped(library: str) -> bool:
+    """True if the library came with memtrace."""
+    return pathlib.Path(library).parent in SHIPPED
+
+
+def find_compiled(torch_folder: pathlib.Path) -> str:
+    """Returns the path of the library in the cache. Compiles it if need be, which takes half a minute. Fails with NoLibrary."""
+    folder, version = sources(), version_of(torch_folder)
+    target = cache.choose() / key_of(files_of(folder), version)
     return cache.find(target) or compile_once(folder, torch_folder, target, version)
 
 
@@ -102,60 +129,46 @@ def has_new_strings(torch_folder: pathlib.Path) -> bool:
 
 
 class Progress:
-    """Prints how many files are compiled: in place on a terminal, else one line at the start and one at the end."""
+    """Prints for how long the library has been compiled: in place on a terminal, else one line at the start and one at the end."""
 
-    def __init__(self, version: str, count: int) -> None:
-        self.text = f"memtrace: compiling the dry-run library for PyTorch {version.split('+')[0]} (once)"
-        self.done, self.count, self.begin = 0, count, time.monotonic()
+    def __init__(self, version: str) -> None:
+        self.text = f"memtrace: compiling the dry-run library for PyTorch {version.split('+')[0]} (once, half a minute)"
+        self.begin = time.monotonic()
         self.is_terminal = sys.stderr.isatty()
-        self.say(f"{self.text}: 0 of {count} files" if self.is_terminal else self.text + "\n")
+        self.say(self.text + ("" if self.is_terminal else "\n"))
 
     def say(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
+    def seconds(self) -> str:
+        return f"{time.monotonic() - self.begin:.0f} s"
+
     def step(self) -> None:
-        self.done += 1
         if self.is_terminal:
-            self.say(f"\r{self.text}: {self.done} of {self.count} files")
+            self.say(f"\r{self.text}: {self.seconds()}")
 
     def end(self, how: str) -> None:
-        self.say("\n" if self.is_terminal else f"memtrace: {how} after {time.monotonic() - self.begin:.0f} s\n")
+        self.say("\n" if self.is_terminal else f"memtrace: {how} after {self.seconds()}\n")
 
 
-class Compiler:
-    """Runs compilers, several at a time, and ends them with itself."""
-
-    def __init__(self, command: list[str]) -> None:
-        self.command = command
-        self.running: set[subprocess.Popen[str]] = set()
-        self.is_ended = False
-        self.lock = threading.Lock()
-
-    def start(self, words: list[str]) -> subprocess.Popen[str]:
-        with self.lock:
-            if self.is_ended:
-                raise NoLibrary("the compilation was ended")
-            process = subprocess.Popen([*self.command, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.PIPE, text=True, start_new_session=True)  # its children end, too
-            self.running.add(process)
-        return process
-
-    def run(self, *words: str) -> None:
-        """Fails with NoLibrary and the compiler's words."""
-        process = self.start(list(words))
-        errors = process.communicate()[1]
-        with self.lock:
-            self.running.discard(process)
-        if process.returncode:
-            raise NoLibrary(f"{self.command[0]} can't compile the library for this PyTorch:\n{errors[-2000:]}")
-
-    def end(self) -> None:
-        with self.lock:
-            self.is_ended = True
-            for process in self.running:
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+def run(words: list[str], progress: Progress) -> None:
+    """Runs a compiler, and ends it with itself. Fails with NoLibrary and the compiler's words."""
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)  # its children end with it
+    try:
+        errors = None
+        while errors is None:
+            progress.step()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                errors = process.communicate(timeout=1)[1]
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    if process.returncode:
+        raise NoLibrary(f"{words[0]} can't compile the library for this PyTorch:\n{errors[-2000:]}")
 
 
 @contextlib.contextmanager
@@ -176,39 +189,26 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def compile_sources(compiler: Compiler, options: list[str], sources: list[pathlib.Path], scratch: pathlib.Path,
-                    progress: Progress) -> list[str]:
-    """Returns the objects' paths. Fails with NoLibrary and the compiler's words."""
-    def compile(source: pathlib.Path) -> str:
-        made = str(scratch / f"{source.stem}.o")
-        compiler.run(*options, "-c", str(source), "-o", made)
-        return made
+def text_of(folder: pathlib.Path) -> str:
+    """Returns a program of all sources: most of a compilation reads PyTorch's headers, which then takes place once."""
+    return "".join(f'#include "{source.relative_to(folder)}"\n' for source in sorted(folder.glob("producers/torch/dry/*.cpp")))
 
-    with futures.ThreadPoolExecutor(os.cpu_count()) as workers:
-        try:
-            waited = [workers.submit(compile, source) for source in sources]
-            for future in futures.as_completed(waited):
-                future.result()
-                progress.step()
-        except BaseException:
-            workers.shutdown(wait=False, cancel_futures=True)
-            compiler.end()  # since leaving the block waits for them
-            raise
-        return [future.result() for future in waited]
+
+def options_of(folder: pathlib.Path, torch_folder: pathlib.Path, has_new_strings: bool) -> list[str]:
+    """Returns the compiler's options, without the names of files."""
+    return [STANDARD, "-O1", "-fPIC", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings)}", f"-I{folder}",
+            f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include", "-shared"]
 
 
 def build(command: list[str], folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path, version: str) -> None:
     """Compiles the library for a PyTorch into a file of the cache, whose lock is held."""
-    sources = sorted(folder.glob("producers/torch/dry/*.cpp"))
-    options = [STANDARD, "-O1", "-fPIC", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings(torch_folder))}", f"-I{folder}",
-               f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include"]
-    compiler, progress, how = Compiler(command), Progress(version, len(sources)), "not compiled"
+    progress, how = Progress(version), "not compiled"
     try:
         with ended_by_signals(), cache.scratch(target.parent) as scratch:
-            objects = compile_sources(compiler, options, sources, scratch, progress)
-            compiler.run("-shared", *objects, f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", str(scratch / "made.so"))
+            (scratch / "dry.cpp").write_text(text_of(folder))
+            run([*command, *options_of(folder, torch_folder, has_new_strings(torch_folder)), str(scratch / "dry.cpp"),
+                 f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", str(scratch / "made.so")], progress)
             cache.keep(scratch / "made.so", target)
         how = "compiled"
     finally:
-        compiler.end()
         progress.end(how)

@@ -47,10 +47,22 @@ def prepare(torch_folder: pathlib.Path) -> None:
     if memory.memtrace_torch_simulate(spelling.encode()):
         raise RuntimeError(memory.memtrace_torch_last_error().decode())
     cudnn.begin(memory)
-    device = load_dry_library(library)
+    device = load_device(library, torch_folder)
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = card.Cards(memory, device, spelling, settings().cards)
     ImportHook("torch._C", add_cards).install()
+
+
+def load_device(library: str, torch_folder: pathlib.Path) -> Any:
+    """Loads our library, whose symbols are all looked up at once. Compiles one if the one that came with memtrace does not load: the
+    version of PyTorch promised its symbols, but whoever built this PyTorch may have changed them."""
+    try:
+        return load_dry_library(library)
+    except OSError as error:
+        if not build.is_shipped(library):
+            raise
+        tell(f"memtrace's library for this version of PyTorch does not fit this build of it ({error}), so one is compiled")
+        return load_dry_library(build.find_compiled(torch_folder))
 
 
 def load_cuda(path: pathlib.Path) -> None:
