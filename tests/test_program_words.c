@@ -77,6 +77,38 @@ static void a_script_may_have_another_name(void **state)
            "found train 1\n");
 }
 
+static void the_interpreter_that_was_found_is_named(void **state)
+{
+    (void)state;
+    const struct said *said = shell(MAKE_PYTHONS ALONE "\"$M\" record --no-torch train.py");
+    assert_says(said->err, "memtrace: train.py runs under ");
+    assert_says(said->err, "/found/python3 (PATH)\n");
+    said = shell(FOUND "VIRTUAL_ENV=mine \"$M\" dry-run train.py");
+    assert_says(said->err, "memtrace: train.py runs under mine/bin/python (VIRTUAL_ENV)\n");
+    said = shell(FOUND "VIRTUAL_ENV=none \"$M\" dry-run --python mine/bin/python train.py 1");
+    assert_string_equal(said->out, "mine/bin train.py 1\n");
+    assert_null(strstr(said->err, "runs under"));
+    expect(shell(ALONE "\"$M\" record --no-torch --python mine/bin/python train.py"), "mine/bin train.py\n");
+}
+
+/* No card is to be found, also where there is one. */
+static void a_program_alone_runs_dry_without_a_gpu(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"train.py", "python3 train.py", "--device sim:l4 train.py",
+                                           "start train.py"};
+    shell(MAKE_PYTHONS "true");
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const struct said *said = shell("CUDA_VISIBLE_DEVICES= " ALONE "\"$M\" %s --lr 1", programs[i]);
+        expect_code(said, MT_NO_DRY_RUN, "found train.py --lr 1\n");
+        assert_true((strstr(said->err, "--device sim:CARD") == NULL) == (strncmp(programs[i], "--device", 8) == 0));
+    }
+    expect_code(shell("CUDA_VISIBLE_DEVICES= " ALONE "\"$M\" torchrun --nproc-per-node 2 train.py"), MT_NO_DRY_RUN,
+                "found -u train.py\nfound -u train.py\n");
+    expect_code(MEMTRACE("trian.py"), MT_USAGE, "");
+    expect_code(MEMTRACE("start"), MT_USAGE, "");
+}
+
 static void what_is_no_file_is_not_found(void **state)
 {
     (void)state;
@@ -103,6 +135,8 @@ int main(void)
         WORDS_TEST(every_command_that_runs_programs_takes_a_script),
         WORDS_TEST(what_a_shell_can_start_is_left_to_it),
         WORDS_TEST(a_script_may_have_another_name),
+        WORDS_TEST(the_interpreter_that_was_found_is_named),
+        WORDS_TEST(a_program_alone_runs_dry_without_a_gpu),
         WORDS_TEST(what_is_no_file_is_not_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

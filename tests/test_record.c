@@ -147,6 +147,18 @@ static void what_the_driver_keeps_for_a_pool_is_reserved(void **state)
     assert_says(shell("\"$M\" peak --json")->out, "3145728");
 }
 
+static void the_page_of_the_first_run_is_written(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" record --page page.html -- " FAKE "take 0 1000 give 0");
+    assert_int_equal(said->code, 0);
+    assert_says(said->err, "wrote page.html, ");
+    assert_int_equal(shell("grep -q '<html' page.html")->code, 0);
+    said = shell("\"$M\" record --page none/page.html -- " FAKE "take 0 1000 exit 4");
+    assert_int_equal(said->code, 4);
+    assert_says(said->err, "there is no page: ");
+}
+
 static void blocks_tell_the_function_and_the_ranges(void **state)
 {
     (void)state;
@@ -404,6 +416,7 @@ int main(void)
         RECORD_TEST(memory_of_every_kind_is_a_run_of_the_trace),
         RECORD_TEST(who_watches_pytorch_is_told_of_memory_once),
         RECORD_TEST(what_the_driver_keeps_for_a_pool_is_reserved),
+        RECORD_TEST(the_page_of_the_first_run_is_written),
         RECORD_TEST(blocks_tell_the_function_and_the_ranges),
         RECORD_TEST(each_thread_has_a_default_stream_of_its_own),
         RECORD_TEST(ranges_have_names_of_every_kind),

@@ -75,11 +75,12 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
     mt_command_help, mt_command_sweep, mt_command_diff, mt_command_advise, mt_command_fit, mt_command_oom,
     mt_command_check, mt_command_import, mt_command_report, mt_command_export, mt_command_timeline,
     mt_command_attention, mt_command_record, mt_command_dry_run, mt_command_cards, mt_command_ranks, mt_command_watch,
-    mt_command_fleet, mt_command_verify;
+    mt_command_fleet, mt_command_verify, mt_command_start;
 
 /* The help of the program: a sentence, and lines to paste into a shell. */
 #define MT_PROGRAM_SUMMARY "Tells where every byte of GPU memory goes in training a transformer, and why."
 #define MT_PROGRAM_EXAMPLES                                                                                            \
+    "  memtrace train.py\n"                                                                                            \
     "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"                                                           \
     "  memtrace peak\n"                                                                                                \
     "  memtrace top 10\n"                                                                                              \
@@ -90,6 +91,9 @@ extern const struct mt_command *const mt_commands[];
 
 /* Finds the command of that name. Fails with MT_USAGE, naming the nearest and all. */
 mt_status mt_command_find(const char *name, const struct mt_command **out);
+
+/* Runs a command with arguments, which it may keep until it returns. */
+mt_status mt_command_run_words(const struct mt_command *command, int count, char **arguments);
 
 /* Print the list of commands, and the help of one. */
 void mt_help_print_all(void);

@@ -1,11 +1,13 @@
 /* memtrace: the program. The one place where devices, allocator, model and trace are wired together, and the only one
  * that prints or exits.
  *
- *   memtrace COMMAND [OPTIONS]     the exit code is the status of base/status.h */
+ *   memtrace COMMAND [OPTIONS]     the exit code is the status of base/status.h
+ *   memtrace PROGRAM               memtrace start PROGRAM */
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "producers/program/launcher_words.h"
 #include "trace/store/connection.h"
 
 #include <assert.h>
@@ -15,37 +17,14 @@
 #include <string.h>
 
 const struct mt_command *const mt_commands[] = {
-    &mt_command_run,
-    &mt_command_record,
-    &mt_command_dry_run,
-    &mt_command_sweep,
-    &mt_command_attention,
-    &mt_command_runs,
-    &mt_command_peak,
-    &mt_command_top,
-    &mt_command_diff,
-    &mt_command_ranks,
-    &mt_command_fleet,
-    &mt_command_categories,
-    &mt_command_events,
-    &mt_command_used,
-    &mt_command_steps,
-    &mt_command_kernels,
-    &mt_command_advise,
-    &mt_command_watch,
-    &mt_command_fit,
-    &mt_command_oom,
-    &mt_command_check,
-    &mt_command_report,
-    &mt_command_timeline,
-    &mt_command_export,
-    &mt_command_import,
-    &mt_command_sql,
-    &mt_command_verify,
-    &mt_command_cards,
-    &mt_command_version,
-    &mt_command_help,
-    NULL,
+    &mt_command_start,      &mt_command_run,       &mt_command_record, &mt_command_dry_run,
+    &mt_command_sweep,      &mt_command_attention, &mt_command_runs,   &mt_command_peak,
+    &mt_command_top,        &mt_command_diff,      &mt_command_ranks,  &mt_command_fleet,
+    &mt_command_categories, &mt_command_events,    &mt_command_used,   &mt_command_steps,
+    &mt_command_kernels,    &mt_command_advise,    &mt_command_watch,  &mt_command_fit,
+    &mt_command_oom,        &mt_command_check,     &mt_command_report, &mt_command_timeline,
+    &mt_command_export,     &mt_command_import,    &mt_command_sql,    &mt_command_verify,
+    &mt_command_cards,      &mt_command_version,   &mt_command_help,   NULL,
 };
 
 enum { COMMAND_COUNT = sizeof mt_commands / sizeof mt_commands[0] - 1 };
@@ -72,7 +51,7 @@ static mt_status ask(const struct mt_command *command, const void *options)
     return status;
 }
 
-static mt_status run_command(const struct mt_command *command, int count, char **arguments)
+mt_status mt_command_run_words(const struct mt_command *command, int count, char **arguments)
 {
     assert((command->run != NULL) != (command->ask != NULL));
     assert(command->ask == NULL || command->options_bytes >= sizeof(struct mt_trace_options));
@@ -98,6 +77,12 @@ static const char *command_word(const char *argument)
     return strcmp(argument, "--version") == 0 ? "version" : argument;
 }
 
+/* True if the words, which name no command, are a program or the options of `memtrace start`. */
+static bool is_program(char **words)
+{
+    return strcmp(words[0], "--device") == 0 || mt_launch_is_python(words);
+}
+
 static mt_status run_program(int count, char **arguments)
 {
     if (count < 2) {
@@ -106,7 +91,9 @@ static mt_status run_program(int count, char **arguments)
     }
     const struct mt_command *command;
     mt_status status = mt_command_find(command_word(arguments[1]), &command);
-    return status == MT_OK ? run_command(command, count - 2, arguments + 2) : status;
+    if (status == MT_OK)
+        return mt_command_run_words(command, count - 2, arguments + 2);
+    return is_program(arguments + 1) ? mt_command_run_words(&mt_command_start, count - 1, arguments + 1) : status;
 }
 
 /* Prints the failure after the answer so far. */

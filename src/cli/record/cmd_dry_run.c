@@ -4,6 +4,7 @@
 #include "cli/record/dry_options.h"
 #include "cli/record/dry_report.h"
 #include "cli/record/program_notes.h"
+#include "cli/write/timeline_page.h"
 #include "producers/program/assumed_runs.h"
 #include "producers/program/child_program.h"
 
@@ -13,7 +14,7 @@
 
 struct dry_run_options {
     bool help;
-    const char *trace, *name, *device, *steps;
+    const char *trace, *name, *device, *steps, *page;
     struct mt_dry_options dry;
     struct mt_dry_report_options report;
 };
@@ -32,6 +33,8 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct dry_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct dry_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
+    MT_OPTION(TEXT, struct dry_run_options, page, "--page", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = MT_PAGE_HELP ", of the run that needs most"),
     MT_OPTION(FLAG, struct dry_run_options, report.json, "--json",
               .help = "print the verdict as JSON; what the program prints goes to stderr"),
     MT_OPTION_HELP(struct dry_run_options),
@@ -49,6 +52,14 @@ static mt_status read_steps(const char *text, int64_t *out)
     return mt_parse_integer("--steps", text, 1, MT_MOST_DRY_STEPS, out);
 }
 
+/* Writes the page of the run that needs most, if it is wanted and there is a run. */
+static void write_page(const struct mt_dry_report *reports, size_t count, const char *page)
+{
+    const struct mt_dry_report_run *run = mt_dry_reports_worst(reports, count);
+    if (page != NULL && run != NULL && mt_timeline_page_write(run->path, run->row.run, page) != MT_OK)
+        mt_note("there is no page: %s", mt_last_error());
+}
+
 /* Reports on a program that has run, once for each assumed value, and returns the exit code. */
 static int report_on(const struct mt_assumed_run *runs, size_t count, const struct dry_run_options *asked)
 {
@@ -58,6 +69,7 @@ static int report_on(const struct mt_assumed_run *runs, size_t count, const stru
         mt_dry_report_load(&runs[i].outcome, asked->trace, runs[i].value, &reports[i]);
     }
     mt_dry_reports_print(reports, count, &asked->report);
+    write_page(reports, count, asked->page);
     const int code = mt_dry_reports_code(reports, count, asked->report.strict);
     for (size_t i = 0; i < count; i++)
         mt_dry_report_release(&reports[i]);
@@ -77,6 +89,7 @@ static mt_status run_dry(const void *given)
     if (dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] [--] PROGRAM [ARGS]");
     MT_TRY(read_steps(asked->steps, &dry.steps));
+    mt_program_python_note(dry.words, dry.python);
     mt_status status =
         mt_assumed_runs_make(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &runs, &count);
     int code = count > 0 ? runs[0].outcome.code : 0;

@@ -6,6 +6,7 @@
 #include "cli/record/dry_options.h"
 #include "cli/record/program_notes.h"
 #include "cli/watch/metrics_options.h"
+#include "cli/write/timeline_page.h"
 #include "producers/program/child_program.h"
 #include "producers/program/recorded_program.h"
 #include "run/process_trace.h"
@@ -21,7 +22,7 @@
 struct record_options {
     bool help, kernels, no_torch, no_stacks;
     int allocator; /* an index of allocators */
-    const char *trace, *name, *step;
+    const char *trace, *name, *step, *page, *python;
     int64_t device;
     struct mt_metrics_options metrics;
     char *const *words; /* the program and its arguments */
@@ -48,6 +49,10 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct record_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct record_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
+    MT_OPTION(TEXT, struct record_options, page, "--page", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = MT_PAGE_HELP ", of the first run"),
+    MT_OPTION(TEXT, struct record_options, python, "--python", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = MT_PYTHON_HELP),
     MT_METRICS_OPTIONS(struct record_options),
     MT_OPTION_HELP(struct record_options),
     MT_OPTIONS_END,
@@ -56,6 +61,7 @@ static const struct mt_option options[] = {
 struct report {
     const struct record_options *record;
     const struct mt_program_outcome *outcome;
+    const struct mt_record_answer *first; /* run; NULL: there is none yet */
     int runs, notes;
 };
 
@@ -81,6 +87,7 @@ static void import_history(const struct report *report, const struct mt_record_a
 static void tell_answer(struct report *report, const struct mt_record_answer *answer)
 {
     if (answer->kind == MT_RECORD_RUN) {
+        report->first = report->first != NULL ? report->first : answer;
         report->runs++;
         mt_program_run_note(report->outcome, report->record->trace, answer);
         return;
@@ -111,6 +118,9 @@ static void tell_results(const struct record_options *record, const struct mt_pr
         tell_answer(&report, &outcome->answers[i]);
     if (report.runs == 0 && report.notes == 0)
         tell_nothing(record);
+    if (record->page != NULL && report.first != NULL &&
+        mt_timeline_page_write(report.first->text, report.first->number, record->page) != MT_OK)
+        mt_note("there is no page: %s", mt_last_error());
 }
 
 /* Begins metrics. Where this process is itself a rank of a job, they are its own: in a file with the rank in its name, at a
@@ -161,6 +171,7 @@ static mt_status run_program(const struct record_options *record, struct mt_prog
 {
     struct recording recording = {.record = record};
     const struct mt_recorded_program program = {.words = record->words,
+                                                .python = record->python,
                                                 .trace = record->trace,
                                                 .name = record->name,
                                                 .step = record->step,
@@ -183,6 +194,7 @@ static mt_status run_record(const void *given)
     struct mt_program_outcome outcome;
     if (record->words == NULL)
         return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] [--] PROGRAM [ARGS]");
+    mt_program_python_note(record->words, record->python);
     if (run_program(record, &outcome) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (outcome.path != NULL)

@@ -32,10 +32,16 @@
                   .help = "processes to run at a time (default: as many as processors and host memory allow)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \
     MT_OPTION(REST, type, dry.words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,                     \
-              .help = "the program to run dry, and its arguments")
+              .help = "the program to run dry, and its arguments"),                                                    \
+        MT_OPTION(TEXT, type, dry.python, "--python", .value = "FILE", .takes = MT_TAKES_FILE, .help = MT_PYTHON_HELP)
+
+/* The help of --page and --python. */
+#define MT_PAGE_HELP "also write the page of memtrace timeline"
+#define MT_PYTHON_HELP "the interpreter of a script (default: see above)"
 
 /* A line of the help of commands that run a program. */
-#define MT_SCRIPT_HELP "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3.\n"
+#define MT_SCRIPT_HELP                                                                                                 \
+    "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3 of $PATH.\n"
 
 /* Returns the status of running a program dry. Adds the options to a failure that they can mend. */
 mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options);

@@ -117,6 +117,11 @@ static const struct mt_dry_report *worst_of(const struct mt_dry_report *reports,
     return worst;
 }
 
+const struct mt_dry_report_run *mt_dry_reports_worst(const struct mt_dry_report *reports, size_t count)
+{
+    return worst_of(reports, count)->worst;
+}
+
 /* ---- JSON ---- */
 
 /* What the program needs with an assumed value. */

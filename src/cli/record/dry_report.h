@@ -47,6 +47,9 @@ int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict);
 void mt_dry_reports_print(const struct mt_dry_report *reports, size_t count,
                           const struct mt_dry_report_options *options);
 
+/* Returns the run that needs most, of all reports; NULL if there is none. */
+const struct mt_dry_report_run *mt_dry_reports_worst(const struct mt_dry_report *reports, size_t count);
+
 /* Returns the first exit code of the reports that is not 0. */
 int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool is_strict);
 

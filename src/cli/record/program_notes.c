@@ -5,6 +5,7 @@
 #include "cli/output/question.h"
 #include "cli/output/rank_list.h"
 #include "cli/record/dry_options.h"
+#include "producers/program/program_words.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -62,6 +63,15 @@ void mt_program_process_note(const struct mt_record_answer *answer)
     mt_program_note_add(answer, &words);
     mt_note("process %" PRId64 ": %s", answer->pid, mt_text_get(&words));
     mt_text_release(&words);
+}
+
+void mt_program_python_note(char *const *given, const char *python)
+{
+    struct mt_program_words words;
+    mt_program_words_find(given, python, &words);
+    if (words.source != NULL)
+        mt_note("%s runs under %s (%s)", given[0], words.interpreter, words.source);
+    mt_program_words_release(&words);
 }
 
 /* ---- ranks ---- */

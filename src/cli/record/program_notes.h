@@ -14,6 +14,9 @@ void mt_program_run_note(const struct mt_program_outcome *outcome, const char *t
 /* Notes the words of a process, or what is missing from its run. */
 void mt_program_process_note(const struct mt_record_answer *answer);
 
+/* Notes which interpreter was found for a script; does nothing for other programs, or if the user named it in `python`. */
+void mt_program_python_note(char *const *given, const char *python);
+
 /* Notes which ranks stand for others, and each note of processes and ranks: "ranks 0-3, 7: WORDS". Does nothing for one
  * process. */
 void mt_program_ranks_note(const struct mt_program_outcome *outcome);

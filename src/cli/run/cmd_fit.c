@@ -5,6 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
+#include "cli/record/program_notes.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/program_fit_report.h"
 #include "cli/run/program_largest_report.h"
@@ -276,6 +277,7 @@ static mt_status fit_program(const struct fit_options *fit)
     struct mt_dry_options program = fit->dry;
     struct asked asked = {0};
     MT_TRY(check_program(fit));
+    mt_program_python_note(program.words, program.python);
     MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
     program.free = NULL; /* the trials have more memory than the device */

@@ -5,6 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/report_form.h"
+#include "cli/record/program_notes.h"
 #include "cli/run/program_sweep_report.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
@@ -235,6 +236,7 @@ static mt_status sweep_grid(const struct sweep_options *sweep, mt_report_form fo
 static mt_status sweep_program(const struct sweep_options *sweep, mt_report_form form)
 {
     struct mt_dry_options program = sweep->dry;
+    mt_program_python_note(program.words, program.python);
     MT_TRY(mt_program_options_take(&sweep->run, &program));
     const struct mt_program_sweep grid = {.program = &program,
                                           .vary = sweep->vary.items,

@@ -3,6 +3,7 @@
 #include "answer/output_file.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/write/timeline_page.h"
 #include "page/page.h"
 #include "study/diff_lengths.h"
 #include "words/what_if.h"
@@ -46,13 +47,13 @@ static void write_part(void *context, const void *data, size_t bytes)
 }
 
 /* Says that the page was written, unless it went to stdout. */
-static void tell_result(const char *path)
+static void tell_result(const char *path, void (*say)(const char *format, ...))
 {
     struct stat found;
     char size[MT_BYTES_TEXT];
     if (strcmp(path, "-") == 0 || stat(path, &found) != 0)
         return;
-    mt_say("wrote %s, %s: open it in a browser", path, mt_format_bytes((uint64_t)found.st_size, size));
+    say("wrote %s, %s: open it in a browser", path, mt_format_bytes((uint64_t)found.st_size, size));
 }
 
 static mt_status write_page(const struct mt_page_plan *plan, const char *path)
@@ -60,10 +61,7 @@ static mt_status write_page(const struct mt_page_plan *plan, const char *path)
     struct mt_output_file *file;
     MT_TRY(mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file));
     const struct mt_page_output output = {.context = file, .write = write_part};
-    mt_status status = mt_output_file_close(file, mt_page_write(plan, &output));
-    if (status == MT_OK)
-        tell_result(path);
-    return status;
+    return mt_output_file_close(file, mt_page_write(plan, &output));
 }
 
 /* ---- answers ---- */
@@ -163,15 +161,36 @@ static mt_status show_rank(const struct timeline_options *timeline, const struct
     return status;
 }
 
-static mt_status ask_timeline(const struct mt_question *question, const void *given)
+static mt_status show(const struct mt_question *question, const struct timeline_options *timeline)
 {
-    const struct timeline_options *timeline = given;
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
     MT_TRY(mt_output_file_check("-o", timeline->output, NULL));
     add_source(question, timeline->trace.trace, &plan);
     if (timeline->compared != NULL)
         return show_compared(timeline, question, &plan);
     return question->run->rank >= 0 ? show_rank(timeline, question, &plan) : show_run(timeline, question, &plan);
+}
+
+static mt_status ask_timeline(const struct mt_question *question, const void *given)
+{
+    const struct timeline_options *timeline = given;
+    MT_TRY(show(question, timeline));
+    tell_result(timeline->output, mt_say);
+    return MT_OK;
+}
+
+mt_status mt_timeline_page_write(const char *trace, int64_t run, const char *path)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, run);
+    const struct timeline_options timeline = {.trace = {.trace = trace, .run = number}, .output = path};
+    struct mt_question question;
+    MT_TRY(mt_question_open(&timeline.trace, &question));
+    mt_status status = show(&question, &timeline);
+    mt_question_close(&question);
+    if (status == MT_OK)
+        tell_result(path, mt_note);
+    return status;
 }
 
 const struct mt_command mt_command_timeline = {

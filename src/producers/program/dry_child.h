@@ -18,6 +18,7 @@ struct mt_dry_options {
     int64_t steps;       /* 0: loops end once they repeat themselves; MT_ALL_DRY_STEPS: the program is not ended */
     int64_t time_limit;  /* of the program, in seconds; 0: none */
     int64_t jobs;        /* processes at a time; 0: as of mt_dry_tasks_run */
+    const char *python;  /* the interpreter of a script; NULL: the user's (program_words.h) */
     char *const *words;  /* the program and its arguments; NULL: none was given */
 };
 

@@ -90,7 +90,7 @@ static mt_status open_output(int output, struct mt_dry_job *job)
 mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words, int output, struct mt_dry_job *out)
 {
     *out = (struct mt_dry_job){.child = child};
-    mt_program_words_find(words, &out->words);
+    mt_program_words_find(words, child->options->python, &out->words);
     MT_TRY(read_program(child->options, out->words.words, &out->program));
     MT_TRY(open_output(output, out));
     MT_TRY(mt_program_job_begin(child->trace, &out->files));

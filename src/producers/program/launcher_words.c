@@ -74,6 +74,11 @@ bool mt_launcher_is(char *const *words)
     return find_launcher(words, &rest) != NULL;
 }
 
+bool mt_launch_is_python(char *const *words)
+{
+    return mt_program_is_script(words[0]) || mt_python_is(words[0]) || mt_launcher_is(words);
+}
+
 /* ---- reading ---- */
 
 /* Fails for a script that is several programs, or a launcher again. */

@@ -15,6 +15,9 @@
 /* True if the words start a launcher. */
 bool mt_launcher_is(char *const *words);
 
+/* True if the words start a program that can only be one of Python: a script, an interpreter, a launcher. */
+bool mt_launch_is_python(char *const *words);
+
 /* Reads the words of a program. `cards` is the number of cards of a node, 0 if it is not known. Fails with MT_USAGE for options
  * that are not understood, and with MT_FAILED if accelerate can't be started, which reads its own options. Release *out in any
  * case. */

@@ -32,8 +32,8 @@ static bool ends_in_py(const char *path)
     return length > 3 && strcmp(path + length - 3, ".py") == 0;
 }
 
-/* True if Python has to be started for the file. A shell starts an executable file with an interpreter line by itself. */
-static bool is_script(const char *path)
+/* A shell starts an executable file with an interpreter line by itself. */
+bool mt_program_is_script(const char *path)
 {
     char line[256];
     if (!is_readable_file(path))
@@ -68,27 +68,34 @@ char *mt_program_find(const char *name)
     return found;
 }
 
-/* Returns the interpreter for scripts; the caller frees it. */
-static char *find_interpreter(void)
+/* Returns the interpreter for scripts, and how it was found. The caller frees it. */
+static char *find_interpreter(const char **out_source)
 {
     const char *environment = secure_getenv("VIRTUAL_ENV");
     char *found = NULL;
+    *out_source = "VIRTUAL_ENV";
     if (environment != NULL && environment[0] != '\0')
         found = mt_program_find_in(environment, strlen(environment), "bin/python");
-    if (found == NULL)
-        found = mt_program_find_in(".venv", strlen(".venv"), "bin/python");
+    if (found != NULL)
+        return found;
+    *out_source = ".venv";
+    found = mt_program_find_in(".venv", strlen(".venv"), "bin/python");
+    if (found != NULL)
+        return found;
+    *out_source = "PATH";
+    found = mt_program_find("python3");
     return found != NULL ? found : mt_host_strdup("python3");
 }
 
-void mt_program_words_find(char *const *given, struct mt_program_words *out)
+void mt_program_words_find(char *const *given, const char *python, struct mt_program_words *out)
 {
     size_t count = 1;
     *out = (struct mt_program_words){.words = given};
-    if (!is_script(given[0]))
+    if (python == NULL && !mt_program_is_script(given[0]))
         return;
     while (given[count] != NULL)
         count++;
-    out->interpreter = find_interpreter();
+    out->interpreter = python != NULL ? mt_host_strdup(python) : find_interpreter(&out->source);
     out->made = mt_host_alloc((count + 2) * sizeof *out->made);
     out->made[0] = out->interpreter;
     memcpy(out->made + 1, given, (count + 1) * sizeof *given);

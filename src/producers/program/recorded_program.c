@@ -133,7 +133,7 @@ mt_status mt_recorded_program_run(const struct mt_recorded_program *program, int
     struct mt_environment environment;
     struct mt_program_job job = {0};
     *out = (struct mt_program_outcome){0};
-    mt_program_words_find(program->words, &words);
+    mt_program_words_find(program->words, program->python, &words);
     found.words = words.words;
     mt_environment_copy(&environment);
     if (prepare(&found, observer, &environment, &job) == MT_OK)

@@ -11,6 +11,7 @@
 /* How a program is recorded. Its texts are borrowed. */
 struct mt_recorded_program {
     char *const *words; /* the program and its arguments, ending with NULL */
+    const char *python; /* the interpreter of a script; NULL: the user's (program_words.h) */
     const char *trace;  /* that its runs are added to */
     const char *name;   /* of the runs; NULL: none */
     const char *step;   /* prefix of the names of NVTX ranges that are steps; NULL: no range is */
