@@ -32,7 +32,7 @@ add_library(memtrace_inject MODULE ${inject_sources} src/device/cupti/cupti_clie
 target_include_directories(memtrace_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_include_directories(memtrace_inject SYSTEM PRIVATE ${MT_CUPTI_INCLUDE} ${MT_CUDA_INCLUDE})
 target_link_libraries(memtrace_inject PRIVATE mt_trace ${MT_CUPTI_LIBRARY} ${CMAKE_DL_LIBS})
-target_link_options(memtrace_inject PRIVATE -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc)
+target_link_options(memtrace_inject PRIVATE -Wl,--exclude-libs,ALL -static-libstdc++)
 set_target_properties(memtrace_inject PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF C_VISIBILITY_PRESET hidden
                                                  CXX_VISIBILITY_PRESET hidden ENABLE_EXPORTS OFF
                                                  BUILD_RPATH "${cupti_folders}" INSTALL_RPATH "${cupti_folders}"

@@ -1,8 +1,9 @@
-# What the Python wheel holds besides the package (python/pyproject.toml): the program and its libraries, all in the folder
+# What the Python wheel holds besides the package (pyproject.toml): the program and its libraries, all in the folder
 # memtrace/native, since each looks beside itself first. What they need of the system's libraries is inside of them
-# (MT_STATIC_LIBS), except for jansson in the shared library: Debian's archive of it can't be linked into one.
+# (MT_STATIC_LIBS), except for jansson in the shared library: Debian's archive of it can't be linked into one. OpenBLAS, which is
+# larger than all the rest, is not there: the built-in model on the device cpu takes the system's.
 set(wheel_targets memtrace)
-foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_cudnn memtrace_driver memtrace_nvml memtrace_openblas)
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch memtrace_cudnn memtrace_driver memtrace_nvml)
     if(TARGET ${module})
         list(APPEND wheel_targets ${module})
     endif()
@@ -27,4 +28,9 @@ install(FILES include/memtrace.h DESTINATION native/include COMPONENT wheel)
 install(DIRECTORY src/producers/torch/dry DESTINATION native/src/producers/torch COMPONENT wheel)
 install(FILES src/producers/torch/memtrace_torch.h src/producers/torch/torch_plan.h DESTINATION native/src/producers/torch COMPONENT wheel)
 install(FILES src/operators/operator_call.h DESTINATION native/src/operators COMPONENT wheel)
+# That library, compiled for releases of PyTorch.
+set(MT_DRY_LIBRARIES "" CACHE PATH "Folder of tools/dry-libraries, whose libraries the wheel ships")
+if(MT_DRY_LIBRARIES)
+    install(DIRECTORY ${MT_DRY_LIBRARIES}/ DESTINATION native COMPONENT wheel FILES_MATCHING PATTERN dry-*.so)
+endif()
 install(FILES LICENSE DESTINATION . COMPONENT wheel)

@@ -6,4 +6,4 @@ set -eu
 python=$1
 cd "$2/python"
 "$python" -c 'import mypy, torch' 2>/dev/null || { echo "skipped: $python has no mypy, or no torch"; exit 77; }
-exec "$python" -m mypy --cache-dir "$(dirname "$python")/../mypy" memtrace ../tests/python/typed_program.py
+exec "$python" -m mypy --config-file ../pyproject.toml --cache-dir "$(dirname "$python")/../mypy" memtrace ../tests/python/typed_program.py
