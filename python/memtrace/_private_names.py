@@ -37,10 +37,10 @@ C10D = "torch.distributed.distributed_c10d."
 CHECKPOINTS = "torch.distributed.checkpoint."
 
 PARTS = {
-    "modules": Part("recording/labels.py", (
-        "torch.nn.Module.__call__", "torch.autograd.backward", "torch.autograd.grad"), "PyTorch is not watched"),
-    "profiler steps": Part("recording/watching.py", (
-        "torch.profiler.profile.step",), "the steps of torch.profiler are not followed"),
+    "modules": Part("recording/labels.py", ("torch.nn.Module.__call__",), "modules are not labelled"),
+    "backward": Part("recording/labels.py", ("torch.autograd.Variable._execution_engine.run_backward",), "backward is not followed"),
+    "compiler": Part("recording/labels.py", (
+        "torch._C._dynamo.eval_frame.set_eval_frame",), "torch.compile compiles functions of memtrace"),
     "NVTX ranges": Part("recording/watching.py", (
         "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"), "ranges are not steps"),
     "sharded gradients": Part("recording/spread.py", (
@@ -133,6 +133,10 @@ LAYOUTS = (
            "backward is not labelled by module"),
     Layout("`c10::OutOfMemoryError` and the constructor of `c10::Error`", "torch_alloc.cpp", "symbols are looked up",
            "memtrace's allocator raises RuntimeError"),
+    Layout("entries of functions and methods in C", "src/producers/torch/torch_python.c", "types, and the entry's present value",
+           "modules are not labelled, backward is not followed"),
+    Layout("ranges `Optimizer.step#` and `ProfilerStep#`, of the kind `USER_SCOPE`", "recording/labels.py",
+           "the kind is in the header; the optimizer is in the frame `wrapper`", "steps are not followed"),
     Layout("`CUDAPluggableAllocator._allocator.set_*_fn`", "recording/allocator.py", "looked for by name",
            "PyTorch does not call that function"),
     Layout("`Optimizer._init_group`", "recording/labels.py", "looked for by name", "state is labelled after the step"),

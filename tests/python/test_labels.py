@@ -93,4 +93,4 @@ def test_where_hooks_can_not_be_set_that_is_said(labels, monkeypatch, capsys):
     monkeypatch.setattr(labels, "has_hooks", False)
     losses, seen = train(labels, watched=True)
     assert ("forward", "Block") not in seen and losses
-    assert "modules and gradients are not labelled" in capsys.readouterr().err
+    assert "modules, gradients, backward and steps are not followed" in capsys.readouterr().err

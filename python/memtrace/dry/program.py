@@ -78,21 +78,14 @@ class DryWatcher(Watcher):
             self.loops.note_forward()
             self.progress.show(self.loops.steps)
 
-    def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
-        self._begin_backward()
-        return super()._backward(original, *given, **named)
-
-    def _gradients(self, original: Any, *given: Any, **named: Any) -> Any:
-        self._begin_backward()
-        return super()._gradients(original, *given, **named)
-
-    def _begin_backward(self) -> None:
+    def _begin_backward(self, accumulates: bool) -> None:
         """Begins a step if none is under way, as in programs whose modules are not set to training."""
         if not self.in_step and not self.has_own_steps:
             self.in_step = True
             self.begin_step()
         replaced.notes.recent.clear()
         self.loops.note_backward()
+        super()._begin_backward(accumulates)
 
     # ---- the end ----
 

@@ -5,6 +5,7 @@ fields follow each other at their alignment. What is not understood raises NotUn
 """
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
@@ -18,11 +19,12 @@ HEADERS = ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cud
 
 ALLOCATOR, ENTRY = "CUDAAllocator", "TraceEntry"
 
-# The header with the observers of operators, its first fields, its first kind of operator, and how many kinds it may have.
+# The header with the observers of operators, its first fields, its first kind of operator, the program's own, and how many kinds it
+# may have.
 OBSERVER_HEADER, OBSERVER, KINDS = "ATen/record_function.h", "RecordFunctionCallback", "RecordScope"
 OBSERVER_FIELDS = ["StartCallback start_", "EndCallback end_", "double sampling_prob_",
                    "std::array<bool, static_cast<size_t>(RecordScope::NUM_SCOPES)> scopes_"]
-FIRST_KIND, FEWEST_KINDS, MOST_KINDS = "FUNCTION", 6, 13
+FIRST_KIND, RANGE_KIND, FEWEST_KINDS, MOST_KINDS = "FUNCTION", "USER_SCOPE", 6, 13
 
 # Size and alignment of the types of fields, by the end of their names.
 SIZES = {"Action": (4, 4), "int": (4, 4), "DeviceIndex": (1, 1), "int64_t": (8, 8), "size_t": (8, 8), "cudaStream_t": (8, 8),
@@ -179,8 +181,10 @@ def derive(include: os.PathLike[str]) -> Any:
         pool_offset=fields.get(POOL, 0), **{field: fields[name] for name, field in FIELDS.items()}, **{name: numbers[name] for name in ACTIONS})
 
 
-def check_observer(include: os.PathLike[str]) -> None:
-    """Fails with NotUnderstood unless PyTorch's observers are as src/producers/torch/torch_record_function.cpp has them."""
+@functools.lru_cache(maxsize=1)
+def check_observer(include: os.PathLike[str]) -> int:
+    """Returns the number of the kind that the program's ranges are. Fails with NotUnderstood unless PyTorch's observers are as
+    src/producers/torch/torch_record_function.cpp has them."""
     text = without_comments((pathlib.Path(include) / OBSERVER_HEADER).read_text())
     _, body = find_class(text, OBSERVER)
     fields = [re.sub(r"\s*(=.*|\{.*\})$", "", line) for line in declarations(body.rpartition("private:")[2])]
@@ -190,3 +194,6 @@ def check_observer(include: os.PathLike[str]) -> None:
     kinds = [] if found is None else re.findall(r"\w+", re.sub(r"=\s*0\b", "", inside(text, found.start(1))))
     if kinds[:1] != [FIRST_KIND] or not FEWEST_KINDS <= len(kinds) - 1 <= MOST_KINDS or len(fields) - 4 > 3:
         raise NotUnderstood(f"{KINDS} has other kinds")
+    if RANGE_KIND not in kinds:
+        raise NotUnderstood(f"{KINDS} has no {RANGE_KIND}")
+    return kinds.index(RANGE_KIND)

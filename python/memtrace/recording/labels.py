@@ -1,22 +1,27 @@
 """Labels for the memory of a PyTorch program: spans by module, categories by rules, phases and steps.
 
-Hooks around each forward, backward and optimizer tell libmemtrace_torch.so where the program is. They change nothing that
-is computed, and work with and without a card. Those that run often, around modules and gradients, are C.
+libmemtrace_torch.so is told where the program is: around each module, each run of autograd's engine and each step of an optimizer.
+Nothing that is computed changes, with and without a card, nor what torch.compile compiles: no object of PyTorch's is replaced, no
+hook is registered where the compiler would trace it, and it is switched off while functions of this file run. What runs often is C.
 """
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
+import pathlib
 import re
 import sys
+import types
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, NamedTuple, Optional
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from .._private_names import replace, wrap
+from .._private_names import has, original_of, wrap
+from . import abi
+from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of
 
 # The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
@@ -37,6 +42,8 @@ WRAPPED = "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"
 
 ROOT = 0
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
+ENGINE = "torch.autograd.Variable._execution_engine"
+MOST_FRAMES = 16  # from the range of an optimizer's step outwards to the optimizer
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
@@ -70,6 +77,14 @@ class Place(NamedTuple):
     module: weakref.ref[torch.nn.Module]
 
 
+class Update(NamedTuple):
+    """A step of an optimizer that is under way."""
+
+    optimizer: Any  # None: not known
+    phase_before: tuple[str, int]
+    handled: int  # the id of the exception that the program handled when it began
+
+
 class Labels:
     """Gives the memory of modules, gradients and optimizers their labels."""
 
@@ -87,10 +102,12 @@ class Labels:
         self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
         self.has_hooks = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
         self.phase_now = ("init", self.other)
-        self.phases_before: dict[int, tuple[str, int]] = {}  # of optimizers that are under way
+        self.backwards: list[tuple[str, int]] = []  # the phases before runs of autograd's engine that are under way
+        self.updates: list[Update] = []  # under way, one within another
         # of optimizers: how many tensors of state are labelled
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
+        self.gradients = GradientHooks()
         self.spread = SpreadGradients(self)
 
     # ---- names ----
@@ -136,6 +153,7 @@ class Labels:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
+        self.gradients.clear()
         for key in list(self.places):
             self._forget(key)
 
@@ -164,29 +182,43 @@ class Labels:
     def _watch_gradient(self, parameter: Any, span: int) -> None:
         """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
         if self.has_hooks:
-            hook = self.library.memtrace_torch_gradient_hook(span, self.gradient)
-            self.handles.append(parameter.register_post_accumulate_grad_hook(hook))
+            self.gradients.add(parameter, self.library.memtrace_torch_gradient_hook(span, self.gradient))
 
     def _watch_calls(self) -> None:
-        self.handles += [
-            register_optimizer_step_pre_hook(self._before_optimizer),
-            register_optimizer_step_post_hook(self._after_optimizer),
-        ]
-        self.patch("torch.autograd.backward", self._backward)
         if not self.has_hooks:
-            self._say("modules and gradients are not labelled: the hooks need CPython with its lock")
+            self._say("modules, gradients, backward and steps are not followed: the hooks need CPython with its lock")
             return
-        in_span = self.library.memtrace_torch_module_call(
-            torch.nn.Module.__call__, self._on_new if self.watches_all else None, self._on_outermost)
-
-        # A function, since others put __call__ away and back, and nothing else is the same after that.
-        def call(module: Any, *given: Any, **named: Any) -> Any:
-            return in_span(module, *given, **named)
-
-        self.handles.append(replace("torch.nn.Module.__call__", call))
+        library = self.library
+        if has("compiler"):
+            library.memtrace_torch_compiler(original_of("torch._C._dynamo.eval_frame.set_eval_frame"))
+        if has("modules"):
+            self._follow("modules are not labelled", original_of("torch.nn.Module.__call__"), library.memtrace_torch_modules_begin,
+                         library.memtrace_torch_modules_end, self._on_new if self.watches_all else None, self._on_outermost)
+        if has("backward"):
+            self._follow("backward is not followed", type(original_of(ENGINE)).run_backward,
+                         library.memtrace_torch_backward_begin, library.memtrace_torch_backward_end, self._on_backward)
+        self._follow_ranges()
         graph = find_graph()
         if graph is not None:
-            self.library.memtrace_torch_graph(*graph)
+            library.memtrace_torch_graph(*graph)
+
+    def _follow(self, without: str, what: Any, begin: Callable[..., int], end: Callable[[Any], None], *functions: Any) -> None:
+        """Has the library call functions around each call of a function of PyTorch's, until all hooks are removed."""
+        if begin(what, *functions):
+            self._say(f"{without}: {self.library.memtrace_torch_last_error().decode()}")
+            return
+        self.handles.append(types.SimpleNamespace(remove=functools.partial(end, what)))
+
+    def _follow_ranges(self) -> None:
+        """Follows the ranges that PyTorch names around steps of optimizers."""
+        try:
+            kind = abi.check_observer(pathlib.Path(torch.__file__).parent / "include")
+            self.library.memtrace_torch_ranges_watch(self._on_range)
+            self._check(self.library.memtrace_torch_ranges(kind))
+        except (abi.NotUnderstood, OSError, RuntimeError) as error:
+            self._say(f"steps of optimizers are not followed: {error}")
+            return
+        self.handles.append(types.SimpleNamespace(remove=self.library.memtrace_torch_ranges_end))
 
     def patch(self, name: str, around: Callable[..., Any]) -> None:
         """Has calls of a function of PyTorch go to `around`, which gets the function first, until all hooks are removed."""
@@ -217,20 +249,32 @@ class Labels:
         if module is None:
             if self.phase_now[0] == "forward":
                 self._phase("loss", self.loss)
-        elif self.phase_now[0] not in ("backward", "optimizer"):
+        elif self.phase_now[0] != "backward":  # in an optimizer's phase, it is called by a closure
             self._phase("forward", self.data)
             self._begin_forward(module)
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
         """Is called before the forward of an outermost module."""
 
-    def _backward(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        before = self.phase_now
-        self._phase("backward", self.loss)
-        try:
-            return original(*given, **named)
-        finally:
-            self._phase(*before)
+    def _on_backward(self, named: Optional[dict[str, Any]]) -> None:
+        """Is told of the arguments of a run of autograd's engine before it, and of None after it."""
+        if named is None:
+            self._end_backward()
+        else:
+            self._begin_backward(bool(named.get("accumulate_grad", True)))
+
+    def _begin_backward(self, accumulates: bool) -> None:
+        """Begins the phase, unless torch.autograd.grad asks for gradients."""
+        self.gradients.begin_backward()
+        self.backwards.append(self.phase_now)
+        if accumulates:
+            self._phase("backward", self.loss)
+
+    def _end_backward(self) -> None:
+        self.gradients.end_backward()
+        before = self.backwards.pop()
+        is_in_closure = bool(self.updates) and not self.backwards
+        self._phase(*(("optimizer", self.optimizer) if is_in_closure else before))
 
     # ---- phases and steps ----
 
@@ -271,29 +315,26 @@ class Labels:
 
     # ---- optimizers ----
 
-    def _before_optimizer(self, optimizer: Any, given: Any, named: Any) -> Optional[tuple[Any, Any]]:
-        """Begins the optimizer's phase. Returns other arguments where a closure is among them, which an optimizer calls to
-        have forward and backward run again."""
-        before = self.phases_before[id(optimizer)] = self.phase_now
+    def _on_range(self, name: Optional[str]) -> None:
+        """Is told of the step of an optimizer, or of torch.profiler, that begins, and of None when the optimizer's ends."""
+        if name is None:
+            self._end_update()
+        elif name.startswith("Optimizer"):
+            self._before_optimizer(optimizer_of(sys._getframe(1)))
+
+    def _before_optimizer(self, optimizer: Any) -> None:
+        """Begins the optimizer's phase."""
+        self.updates.append(Update(optimizer, self.phase_now, id(sys.exc_info()[1])))
         self.spread.before_optimizer()
         self._phase("optimizer", self.optimizer)
-        if optimizer not in self.known_state and hasattr(optimizer, "_init_group"):
+        if optimizer is not None and optimizer not in self.known_state and hasattr(optimizer, "_init_group"):
             self._label_as_made(optimizer)
-        if callable(named.get("closure")):
-            return given, {**named, "closure": self._in_phase(before, named["closure"])}
-        if len(given) > 1 and callable(given[1]):
-            return (given[0], self._in_phase(before, given[1]), *given[2:]), named
-        return None
 
-    def _in_phase(self, phase: tuple[str, int], closure: Callable[[], Any]) -> Callable[[], Any]:
-        """Returns the closure of an optimizer, to be called in another phase than the optimizer's."""
-        def call() -> Any:
-            self._phase(*phase)
-            try:
-                return closure()
-            finally:
-                self._phase("optimizer", self.optimizer)
-        return call
+    def _end_update(self) -> None:
+        update = self.updates.pop()
+        self._phase(*update.phase_before)
+        if update.handled == id(sys.exc_info()[1]):  # the step did not fail
+            self._after_optimizer(update.optimizer)
 
     def _label_as_made(self, optimizer: Any) -> None:
         """Labels the state of each group of parameters as soon as it is made, before the step that may be the peak."""
@@ -309,9 +350,9 @@ class Labels:
 
         optimizer._init_group = make
 
-    def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
-        self.label_state(optimizer)
-        self._phase(*self.phases_before.pop(id(optimizer), ("forward", self.data)))
+    def _after_optimizer(self, optimizer: Any) -> None:
+        if optimizer is not None:
+            self.label_state(optimizer)
 
     def label_state(self, optimizer: Any) -> None:
         """Labels the state of an optimizer when it is created. Optimizers of torch.optim are labelled without this call."""
@@ -332,6 +373,19 @@ class Labels:
     def _check(self, status: int) -> None:
         if status:
             raise RuntimeError(self.library.memtrace_torch_last_error().decode())
+
+
+def optimizer_of(frame: Optional[types.FrameType]) -> Any:
+    """Returns the optimizer whose step `frame` runs in, as the function that PyTorch puts around each step has it; None if it is not
+    found."""
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        found = frame.f_locals.get("self") if frame.f_code.co_name == "wrapper" else None
+        if isinstance(found, torch.optim.Optimizer):
+            return found
+        frame = frame.f_back
+    return None
 
 
 def find_graph() -> Optional[tuple[int, int, int]]:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Protocol
 import torch
 
 from .._private_names import has
+from .gradients import GradientHooks
 
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
@@ -26,7 +27,7 @@ class Labels(Protocol):
     """The parts of labels.Labels that are used here."""
 
     gradient: int
-    handles: list[Any]
+    gradients: GradientHooks
     places: dict[int, Any]
 
     def patch(self, name: str, around: Callable[..., Any]) -> None: ...
@@ -55,8 +56,7 @@ class SpreadGradients:
             self._label_late(parameter, span)
         if local_of(parameter) is parameter:
             return False
-        self.labels.handles.append(
-            parameter.register_post_accumulate_grad_hook(lambda parameter: self._label([parameter], span)))
+        self.labels.gradients.add(parameter, lambda parameter: self._label([parameter], span))
         group = getattr(sys.modules.get(FSDP2), "FSDPParamGroup", None)
         if group is not None and not self.watches_groups:
             self.watches_groups = True

@@ -50,10 +50,7 @@ class Watcher(Labels):
         self.has_optimizer: Optional[bool] = None  # None: not known yet
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
-        self.patch("torch.autograd.grad", self._gradients)
-        if self.step_prefix is None and has("profiler steps"):
-            self.patch("torch.profiler.profile.step", self._profiler_step)
-        elif self.step_prefix is not None and has("NVTX ranges"):
+        if self.step_prefix is not None and has("NVTX ranges"):
             self.patch("torch.cuda.nvtx.range_push", self._begin_range)
             self.patch("torch.cuda.nvtx.range_pop", self._end_range)
 
@@ -83,19 +80,9 @@ class Watcher(Labels):
     def _say(self, words: str) -> None:
         tell(words)
 
-    def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
-        """Keeps this thread's call stack, within which autograd's threads run."""
+    def _begin_backward(self, accumulates: bool) -> None:
+        super()._begin_backward(accumulates)
         self.ran_backward = True
-        self.library.memtrace_torch_backward_begin()
-        try:
-            return super()._backward(original, *given, **named)
-        finally:
-            self.library.memtrace_torch_backward_end()
-
-    def _gradients(self, original: Any, *given: Any, **named: Any) -> Any:
-        """Is called for torch.autograd.grad."""
-        self.ran_backward = True
-        return original(*given, **named)
 
     # ---- steps ----
 
@@ -104,13 +91,12 @@ class Watcher(Labels):
             self._end_own_step()  # the program has updated its parameters by itself
         if not self.in_step and not self.has_own_steps and module.training:
             self.in_step, self.ran_backward = True, False
-            self.phases_before.clear()  # of optimizers that failed
             self.begin_step()
 
-    def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
-        super()._after_optimizer(optimizer, given, named)
+    def _after_optimizer(self, optimizer: Any) -> None:
+        super()._after_optimizer(optimizer)
         self.has_optimizer = True
-        if self.phases_before:
+        if self.updates:
             return  # it is a part of another, as with ZeroRedundancyOptimizer
         self._phase("forward", self.data)  # what comes next is the data of the next step
         if not self.has_own_steps:
@@ -127,10 +113,11 @@ class Watcher(Labels):
             self.has_optimizer = any(issubclass(type(one), torch.optim.Optimizer) for one in gc.get_objects())
         return not self.has_optimizer
 
-    def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.has_own_steps = self.in_step = True
-        self.begin_step()
-        return original(*given, **named)
+    def _on_range(self, name: Optional[str]) -> None:
+        super()._on_range(name)
+        if name is not None and name.startswith("ProfilerStep") and self.step_prefix is None:
+            self.has_own_steps = self.in_step = True
+            self.begin_step()
 
     def _begin_range(self, original: Any, *given: Any, **named: Any) -> Any:
         """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""

@@ -214,11 +214,25 @@ int memtrace_torch_python(void);
 
 typedef struct _object PyObject;
 
-/* Returns a new function for torch.nn.Module.__call__, which runs `call` in the span of the module, its first argument.
- * on_new(module) is called for a module without a span, unless on_new is None; on_outermost(module) before a module that is
- * not called by another, and on_outermost(None) after it. SystemExit and KeyboardInterrupt in the latter end the program;
- * other exceptions of both are ignored. */
-PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject *on_outermost);
+/* Takes torch._C._dynamo.eval_frame.set_eval_frame, with which torch.compile is switched off while functions of the watcher run. */
+void memtrace_torch_compiler(PyObject *switch_compiler);
+
+/* Begin and end running torch.nn.Module.__call__, the function `call`, in the span of the module, its first argument. The function
+ * stays as it is for whoever looks at it. on_new(module) is called for a module without a span, unless on_new is None;
+ * on_outermost(module) before a module that is not called by another, and on_outermost(None) after it. SystemExit and
+ * KeyboardInterrupt in the latter end the program; other exceptions of both are ignored. The first fails if `call` is not a
+ * function written in Python. The functions of the last watcher count; each end belongs to a beginning. */
+int memtrace_torch_modules_begin(PyObject *call, PyObject *on_new, PyObject *on_outermost);
+void memtrace_torch_modules_end(PyObject *call);
+
+/* Begin and end following runs of autograd's engine, whose method is `engine_run`: on_backward(its arguments by name) is called before
+ * one, and on_backward(None) after it. Exceptions as for on_outermost. The first fails if it is not a method as known. */
+int memtrace_torch_backward_begin(PyObject *engine_run, PyObject *on_backward);
+void memtrace_torch_backward_end(PyObject *engine_run);
+
+/* Has on_range(name) called when a step of an optimizer ("Optimizer.step#NAME.step") or of torch.profiler ("ProfilerStep#N") begins,
+ * and on_range(None) when the optimizer's ends. Exceptions as for on_outermost. */
+void memtrace_torch_ranges_watch(PyObject *on_range);
 
 /* Returns a new function that labels a parameter's gradient. */
 PyObject *memtrace_torch_gradient_hook(uint32_t span, int category);
@@ -245,10 +259,6 @@ const char *memtrace_torch_stack_text(void);
 void memtrace_torch_stacks_begin(const char *package);
 void memtrace_torch_stacks_end(void);
 
-/* Keep the calling thread's stack, within which autograd's threads run. Before the end, its frames must not return. */
-void memtrace_torch_backward_begin(void);
-void memtrace_torch_backward_end(void);
-
 /* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid as long as the library. */
 const char *memtrace_torch_operator_now(void);
 
@@ -256,6 +266,11 @@ const char *memtrace_torch_operator_now(void);
  * known. */
 int memtrace_torch_operators(void);
 void memtrace_torch_operators_end(void);
+
+/* Begin and end following the ranges of the program; `kind` is their number among PyTorch's kinds of observed functions. The first
+ * fails for another PyTorch than those that are known. */
+int memtrace_torch_ranges(uint32_t kind);
+void memtrace_torch_ranges_end(void);
 
 /* Tells from now on what is computed without grad mode, of which backward needs nothing. Fails for another PyTorch than those
  * that are known. */

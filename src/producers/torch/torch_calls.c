@@ -5,7 +5,6 @@
 #include "producers/torch/torch_library.h"
 #include "producers/torch/torch_memory.h"
 #include "producers/torch/torch_operator.h"
-#include "producers/torch/torch_stack.h"
 
 #include <assert.h>
 #include <string.h>
@@ -143,18 +142,6 @@ const char *memtrace_torch_operator_now(void)
     struct mt_torch_names *names = mt_torch_names_of_all();
     const struct mt_torch_label label = mt_torch_operator_label(names);
     return label.operator_number > 0 ? mt_torch_names_operator_name(names, label.operator_number) : NULL;
-}
-
-void memtrace_torch_backward_begin(void)
-{
-    if (!mt_torch_is_child())
-        mt_torch_stack_keep();
-}
-
-void memtrace_torch_backward_end(void)
-{
-    if (!mt_torch_is_child())
-        mt_torch_stack_drop();
 }
 
 /* ---- statistics ---- */

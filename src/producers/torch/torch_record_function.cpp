@@ -1,9 +1,10 @@
-/* The operators of PyTorch, as it reports them to observers (at::RecordFunction), and its grad mode.
+/* The operators of PyTorch and the program's ranges, as PyTorch reports them to observers (at::RecordFunction), and its grad mode.
  *
  * No header of PyTorch's is used. An observer is a struct that begins with two functions, a probability and a flag for each
  * kind of operator; recording/abi.py checks that in PyTorch's header. What follows stays zero: no inputs, no outputs, no numbers. */
 #include "base/status.h"
 #include "producers/torch/memtrace_torch.h"
+#include "producers/torch/torch_range.h"
 
 #include <dlfcn.h>
 #include <memory>
@@ -52,7 +53,7 @@ uint64_t (*add_observer)(observer);
 void (*remove_observer)(uint64_t), (*pause_observer)(uint64_t), (*resume_observer)(uint64_t);
 const char *(*name_of)(const record_function *);
 
-uint64_t handle; /* of the observer; 0: there is none */
+uint64_t handle, range_handle; /* of the observers; 0: there is none */
 
 std::unique_ptr<context> begin(const record_function &function)
 {
@@ -63,6 +64,17 @@ std::unique_ptr<context> begin(const record_function &function)
 void end(const record_function &function, context *)
 {
     mt_torch_operator_end(&function);
+}
+
+std::unique_ptr<context> begin_range(const record_function &function)
+{
+    mt_torch_range_begin(name_of(&function));
+    return nullptr;
+}
+
+void end_range(const record_function &function, context *)
+{
+    mt_torch_range_end(name_of(&function));
 }
 
 void pause()
@@ -87,6 +99,12 @@ template <typename T> bool find(const char *symbol, T *out)
     return *out != nullptr;
 }
 
+bool find_functions()
+{
+    return find(ADD, &add_observer) && find(REMOVE, &remove_observer) && find(PAUSE, &pause_observer) &&
+           find(RESUME, &resume_observer) && find(NAME, &name_of);
+}
+
 } // namespace
 
 extern "C" int memtrace_torch_grad_mode(void)
@@ -102,8 +120,7 @@ extern "C" int memtrace_torch_operators(void)
 {
     if (handle != 0)
         return MT_OK;
-    if (!find(ADD, &add_observer) || !find(REMOVE, &remove_observer) || !find(PAUSE, &pause_observer) ||
-        !find(RESUME, &resume_observer) || !find(NAME, &name_of))
+    if (!find_functions())
         return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its operators as known");
     handle = add_observer({begin, end, 1.0, true, {}});
     mt_torch_operator_observe(&functions);
@@ -117,4 +134,23 @@ extern "C" void memtrace_torch_operators_end(void)
     mt_torch_operator_observe(nullptr);
     remove_observer(handle);
     handle = 0;
+}
+
+extern "C" int memtrace_torch_ranges(uint32_t kind)
+{
+    observer ranges = {begin_range, end_range, 1.0, false, {}};
+    if (range_handle != 0)
+        return MT_OK;
+    if (kind == 0 || kind > sizeof ranges.others || !find_functions())
+        return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its ranges as known");
+    ranges.others[kind - 1] = true;
+    range_handle = add_observer(ranges);
+    return MT_OK;
+}
+
+extern "C" void memtrace_torch_ranges_end(void)
+{
+    if (range_handle != 0)
+        remove_observer(range_handle);
+    range_handle = 0;
 }

@@ -29,6 +29,17 @@ def operator(name):
 
 
 @contextlib.contextmanager
+def record_function(name):
+    """A range of the program."""
+    text = ctypes.create_string_buffer(name.encode())
+    CPU.fake_cpu_range_begin(text)
+    try:
+        yield
+    finally:
+        CPU.fake_cpu_range_end()
+
+
+@contextlib.contextmanager
 def no_grad():
     CPU.fake_cpu_enable_grad(0)
     try:
@@ -216,21 +227,11 @@ class Handle:
         self.owner.remove(self.hook)
 
 
-def register(owner):
-    def add(hook, **options):
-        owner.append(hook)
-        return Handle(owner, hook)
-    return add
-
-
 def module_named(name, **entries):
     made = types.ModuleType("torch." + name)
     made.__dict__.update(entries)
     sys.modules["torch." + name] = made
     return made
-
-
-before_step, after_step = [], []
 
 
 class Module:
@@ -257,17 +258,26 @@ class Optimizer:
         self.state = {}
 
     def step(self):
-        for hook in before_step:
-            hook(self, (), {})
-        self.update()
-        for hook in after_step:
-            hook(self, (), {})
+        def wrapper(self):
+            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                self.update()
+        wrapper(self)
 
 
-def run_backward(tensor):
+def run_nodes(tensor):
     thread = threading.Thread(target=tensor.grad_fn.run)
     thread.start()
     thread.join()
+
+
+class Variable:
+    make_engine = ctypes.PyDLL(os.environ["FAKE_TORCH_CPU"]).fake_torch_engine_type
+    make_engine.restype = ctypes.py_object
+    _execution_engine = make_engine()()
+
+
+def run_backward(tensor):
+    Variable._execution_engine.run_backward(run_nodes, tensor, accumulate_grad=True)
 
 
 def change_current_allocator(allocator):
@@ -276,7 +286,8 @@ def change_current_allocator(allocator):
 
 class Profile:
     def step(self):
-        pass
+        with record_function("ProfilerStep#1"):
+            pass
 
 
 nvtx = module_named("cuda.nvtx", range_push=lambda msg: 0, range_pop=lambda: 0)
@@ -302,10 +313,10 @@ cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, 
 __version__ = "2.13.0"
 version = types.SimpleNamespace(cuda="13.0")
 profiler = module_named("profiler", profile=Profile)
-autograd = module_named("autograd", backward=run_backward, grad=run_backward)
+autograd = module_named("autograd", backward=run_backward, grad=run_backward, Variable=Variable)
+_C = module_named("_C")
+module_named("_C._dynamo.eval_frame", set_eval_frame=lambda callback: None)
 optim = module_named("optim", Optimizer=Optimizer)
-module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
-             register_optimizer_step_post_hook=register(after_step))  # whose name PyTorch takes out of torch.optim
 nn = module_named("nn", Module=Module, Parameter=Parameter)
 
 

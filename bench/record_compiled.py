@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""`memtrace record` of programs that PyTorch compiles: that it changes nothing, and what it costs.
+
+    bench/record_compiled.py --memtrace build/release/memtrace --package build/release/python [PROGRAM...]
+
+Prints rows for tools/figures. The programs are those of bench/compiled_program.py. What each computes, its peaks, and what Dynamo
+counts are compared between `record` and `record --no-torch`; all runs share one cache of Inductor's, of this script's own. Times are
+ratios of medians of steps in one process.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from pytorch_plugged import row, say
+
+PROGRAM = pathlib.Path(__file__).resolve().parent / "compiled_program.py"
+CHECKED = "small", "nested", "eager", "compiled", "reduce-overhead"
+TIMED = "eager", "compiled", "reduce-overhead", "large"
+MOST = {"no stacks": 1.03, "stacks": 1.06}
+TURNS, LIMIT = 4, 150  # of a process, in seconds
+
+
+def said_by(command, environment):
+    """Runs a program and returns what it said; None if it failed, which is told."""
+    try:
+        done = subprocess.run([str(word) for word in command], text=True, capture_output=True, check=False, timeout=LIMIT,
+                              env={**os.environ, **environment})
+    except subprocess.TimeoutExpired:
+        say(f"{' '.join(map(str, command[-3:]))}: more than {LIMIT} s")
+        return None
+    for line in done.stderr.splitlines():
+        if line.startswith("memtrace:"):
+            say(line)
+    found = [json.loads(line.partition("said ")[2]) for line in done.stdout.splitlines() if line.startswith("said {")]
+    if not found:
+        say(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    return found[0] if found else None
+
+
+class Comparison:
+    def __init__(self, given, folder):
+        self.given, self.folder = given, pathlib.Path(folder)
+        self.environment = {"TORCHINDUCTOR_CACHE_DIR": str(self.folder / "inductor"), "PYTHONWARNINGS": "ignore"}
+
+    def record(self, name, *options):
+        trace = self.folder / f"{name}{len(options)}.db"
+        command = (self.given.memtrace, "record", "--trace", trace, *options, "--", sys.executable, PROGRAM, name,
+                   "--device", self.given.device)
+        return said_by(command, self.environment), trace
+
+    def check(self, name):
+        plain, _ = self.record(name, "--no-torch")
+        watched, trace = self.record(name)
+        if plain is None or watched is None:
+            row(f"record of {name}: it runs", "yes", 0, "", ">=", 1)
+            return
+        for what in plain:
+            row(f"record of {name}: {what} are equal", "yes", int(plain[what] == watched[what]), "", ">=", 1)
+            if plain[what] != watched[what]:
+                say(f"{what}: {plain[what]}, recorded: {watched[what]}")
+        if self.given.device == "cuda":
+            peak = json.loads(subprocess.check_output([self.given.memtrace, "peak", "--json", "--trace", trace], text=True))
+            row(f"record of {name}: the peak is PyTorch's to the byte", "yes", int(peak["allocated_bytes"] == plain["peaks"][1]), "",
+                ">=", 1)
+            say(subprocess.check_output([self.given.memtrace, "peak", "--by", "module", "--trace", trace], text=True)[:4000])
+
+    def time(self, name):
+        command = (sys.executable, PROGRAM, name, "--turns", self.given.turns, "--memtrace", self.given.package, "--device",
+                   self.given.device)
+        found = said_by(command, self.environment)
+        if found is None:
+            row(f"a step of {name}: it runs", "yes", 0, "", ">=", 1)
+            return
+        for way, (queued, done) in found.items():
+            alone = found["nothing"]
+            row(f"a step of {name}, {way}: time", "ms", done, alone[1])
+            row(f"a step of {name}, {way}: until it is queued", "ms", queued, alone[0])
+            bound = ("<=", MOST[way]) if way in MOST else ()
+            row(f"a step of {name}, {way}: ratio", "times", done / alone[1], "", *bound)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--memtrace", required=True)
+    parser.add_argument("--package", required=True, help="the folder with the Python package")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("names", nargs="*", help=f"some of {', '.join(dict.fromkeys(CHECKED + TIMED))}; all unless named")
+    given = parser.parse_args()
+    wanted = given.names or CHECKED + TIMED
+    with tempfile.TemporaryDirectory(prefix="memtrace-compiled.") as folder:
+        comparison = Comparison(given, folder)
+        for name in dict.fromkeys(wanted):
+            if name not in TIMED or name in CHECKED:
+                comparison.check(name)
+            if name not in CHECKED or name in TIMED:
+                comparison.time(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Hooks that label a parameter's gradient once autograd has accumulated it.
+
+Compiled autograd compiles the hooks that it finds. So they are removed before it runs, and the gradients are labelled after it.
+"""
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import Any, Callable
+
+COMPILED = "torch._dynamo.compiled_autograd"
+
+
+class Hook:
+    """A hook of one parameter. It does not keep the parameter alive."""
+
+    def __init__(self, parameter: Any, label: Callable[[Any], Any]) -> None:
+        self.find, self.label = weakref.ref(parameter), label
+        self.handle = parameter.register_post_accumulate_grad_hook(label)
+
+    def set_again(self) -> None:
+        parameter = self.find()
+        if parameter is not None:
+            self.handle = parameter.register_post_accumulate_grad_hook(self.label)
+
+    def run(self) -> None:
+        parameter = self.find()
+        if parameter is not None and parameter.grad is not None:
+            self.label(parameter)
+
+
+class GradientHooks:
+    """The hooks of all watched parameters."""
+
+    def __init__(self) -> None:
+        self.hooks: list[Hook] = []
+        self.are_set = True
+
+    def add(self, parameter: Any, label: Callable[[Any], Any]) -> None:
+        self.hooks.append(Hook(parameter, label))
+        if not self.are_set:
+            self.hooks[-1].handle.remove()
+
+    def begin_backward(self) -> None:
+        """Removes the hooks if compiled autograd is to run; sets them if autograd is, and they are not."""
+        is_compiled = bool(getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False))
+        if self.are_set and is_compiled:
+            self.remove()
+        elif not self.are_set and not is_compiled:
+            for hook in self.hooks:
+                hook.set_again()
+            self.are_set = True
+
+    def end_backward(self) -> None:
+        if not self.are_set:
+            for hook in self.hooks:
+                hook.run()
+
+    def remove(self) -> None:
+        for hook in self.hooks:
+            hook.handle.remove()
+        self.are_set = False
+
+    def clear(self) -> None:
+        self.remove()
+        self.hooks.clear()
+        self.are_set = True
