@@ -151,7 +151,8 @@ static void record_two_runs(void)
         {MT_CAVEAT_ASSUMED, "item", "train.py", 36, 5, -1, -1, 0.5},
         {MT_CAVEAT_GROWTH, "list of losses", "", 0, 1500, -1, 4096, NAN},
         {MT_CAVEAT_WEIGHTS, "org/model", "train.py", 7, -1, -1, -1, NAN},
-        {MT_CAVEAT_CHOICE, "softmax", "kernels.py", 9, 2, 8, -1, NAN},
+        {MT_CAVEAT_CHOICE, "softmax", "kernels.py", 9, 2, 8, 512, NAN},
+        {MT_CAVEAT_EAGER, "no triton", "train.py", 3, -1, -1, -1, NAN},
     };
     close_run(open_run("plain"));
     struct mt_recorder *recorder = open_run("dry");
@@ -173,10 +174,12 @@ static const char lists[] =
     " \"growth\": [{\"name\": \"list of losses\", \"bytes\": 4096, \"count\": 1500, \"total\": null, \"file\": null, "
     "\"line\": null}],"
     " \"weights\": [{\"name\": \"org/model\", \"file\": \"train.py\", \"line\": 7}],"
-    " \"choices\": [{\"name\": \"softmax\", \"count\": 2, \"total\": 8, \"file\": \"kernels.py\", \"line\": 9}]}";
+    " \"choices\": [{\"name\": \"softmax\", \"count\": 2, \"total\": 8, \"bytes\": 512, \"file\": \"kernels.py\", "
+    "\"line\": 9}],"
+    " \"eager\": [{\"name\": \"no triton\", \"file\": \"train.py\", \"line\": 3}]}";
 static const char no_lists[] =
     "{\"ended_by\": null, \"shortened\": [], \"not_run\": [], \"unknown\": [], \"assumed\": [],"
-    " \"growth\": [], \"weights\": [], \"choices\": []}";
+    " \"growth\": [], \"weights\": [], \"choices\": [], \"eager\": []}";
 
 /* Checks that an answer has the members of `expected`. */
 static void expect_members(const json_t *answer, const char *expected)
@@ -257,7 +260,7 @@ static void strange_rows_are_read_without_harm(void **state)
     assert_int_equal(mt_trace_open("trace.db", &trace), MT_OK);
     assert_int_equal(mt_trace_find_run(trace, "2", &run), MT_OK);
     assert_int_equal(mt_trace_caveats(trace, run, &rows, &count), MT_OK);
-    assert_int_equal(count, 9);
+    assert_int_equal(count, 10);
     for (size_t i = 0; i < count; i++) {
         assert_true(i == 0 || rows[i].kind >= rows[i - 1].kind);
         assert_true(rows[i].count >= -1 && rows[i].total >= -1 && rows[i].bytes >= -1 && rows[i].line >= 0);

@@ -94,10 +94,18 @@ static const struct mt_field choice_fields[] = {
     MT_TEXT(ROW, name, "name", "choice", "the kernel"),
     MT_KNOWN(ROW, count, "count", "differing", "variants that requested other bytes than the first"),
     MT_KNOWN(ROW, total, "total", "of", "variants"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "by which they differ at most"),
     MT_FIELDS_OF(&place_type),
     MT_FIELDS_END,
 };
 static const struct mt_row_type choice_type = MT_ROW_TYPE(ROW, choice_fields);
+
+static const struct mt_field eager_fields[] = {
+    MT_TEXT(ROW, name, "name", "eager", "why torch.compile was left out"),
+    MT_FIELDS_OF(&place_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type eager_type = MT_ROW_TYPE(ROW, eager_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -113,6 +121,7 @@ static const struct mt_field lists_fields[] = {
     LIST(GROWTH, "growth", &growth_type, "memory that grows with each iteration: an estimate"),
     LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),
     LIST(CHOICE, "choices", &choice_type, "kernels whose fastest variant a card selects; the dry run used the first"),
+    LIST(EAGER, "eager", &eager_type, "compiled code that ran as eager code, with its bytes"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -168,7 +168,10 @@ static void add_choice(const struct mt_caveat *caveat, struct mt_text *out)
 {
     add_named(caveat, out);
     mt_text_add(out, " of %" PRId64, caveat->total);
-    if (caveat->count > 0)
+    if (caveat->count > 0 && caveat->bytes > 0)
+        mt_text_add(out, " (%" PRId64 " would request up to %s more or less)", caveat->count,
+                    MT_SIZE((uint64_t)caveat->bytes));
+    else if (caveat->count > 0)
         mt_text_add(out, " (%" PRId64 " would request other bytes)", caveat->count);
 }
 
@@ -185,6 +188,7 @@ static const struct kind_words {
     [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
     [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
     [MT_CAVEAT_CHOICE] = {"a card takes the fastest variant, here the first was used", "", add_choice},
+    [MT_CAVEAT_EAGER] = {"torch.compile was left out, the bytes are the eager program's", "", add_named},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)

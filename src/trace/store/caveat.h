@@ -14,7 +14,8 @@
  *   assumed    a value that was not computed was read by `name` ("a number"); it was assumed to be `value`, `count` times
  *   weights    the weights of the model `name` were made from its configuration, without its checkpoint
  *   choice     a card takes the fastest of `total` variants of `name`, a kernel; the first was used, and `count` of the others
- *              requested other bytes than it
+ *              requested other bytes than it, by up to `bytes`
+ *   eager      the program's compiler was left out, so that the figures are the eager program's; `name` says why
  *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
@@ -24,7 +25,8 @@
     X(ASSUMED, "assumed")                                                                                              \
     X(GROWTH, "growth")                                                                                                \
     X(WEIGHTS, "weights")                                                                                              \
-    X(CHOICE, "choice")
+    X(CHOICE, "choice")                                                                                                \
+    X(EAGER, "eager")
 
 #define X(name, text) MT_CAVEAT_##name,
 typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;
