@@ -35,6 +35,7 @@ class Part(NamedTuple):
 
 C10D = "torch.distributed.distributed_c10d."
 CHECKPOINTS = "torch.distributed.checkpoint."
+INDUCTOR = "torch._inductor."
 
 PARTS = {
     "modules": Part("recording/labels.py", ("torch.nn.Module.__call__",), "modules are not labelled"),
@@ -62,9 +63,23 @@ PARTS = {
         "torch.library.Library.impl(self,op_name,fn,dispatch_key)",
         "torch._library.fake_impl.construct_meta_kernel(qualname,fake_impl_holder)", "torch._library.fake_impl.set_ctx_getter",
         "torch._ops._Ops.load_library"), "other libraries' operators and launches of kernels fail"),
-    "compilers": Part("dry/replaced.py", (
+    "compilers": Part("dry/compilers.py", (
         "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
         "compiled programs are not run as eager ones"),
+    "frames": Part("dry/compilers.py", ("torch._dynamo.trace_rules.add(import_name)",), "Dynamo may compile frames of memtrace"),
+    "compiled optimizers": Part("dry/compilers.py", ("torch._dynamo.variables.optimizer.OptimizerVariable.call_method",),
+                                "steps of compiled optimizers are not counted"),
+    "Inductor's kernels": Part("dry/inductor.py", (
+        "torch._C._dynamo.guards._empty_strided_cuda", "torch._inductor.graph.GraphLowering.__init__",
+        f"{INDUCTOR}runtime.triton_heuristics.CachingAutotuner._precompile_config(self,cfg)",
+        f"{INDUCTOR}runtime.triton_heuristics.check_autotune_cache(configs,filename,inductor_meta)",
+        f"{INDUCTOR}async_compile._load_triton_kernel_from_source(kernel_name,source_code)",
+        f"{INDUCTOR}runtime.benchmarking.InductorBenchmarker.benchmark_gpu",
+        f"{INDUCTOR}runtime.autotune_cache.AutotuneCache._setup_local_cache(self,inductor_meta)",
+        f"{INDUCTOR}codecache.CacheBase.get_local_cache(self)", f"{INDUCTOR}codecache.CacheBase.update_local_cache(self,local_cache)",
+        f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2)",
+        f"{INDUCTOR}fx_passes.pad_mm.is_padded_faster(key,ori_time,pad_time)",
+        f"{INDUCTOR}select_algorithm.AlgorithmSelectorCache.__call__(self,name,choices)"), "compiled programs run as eager ones"),
     "tensor types": Part("dry/replaced.py", ("torch.set_default_tensor_type",), "types such as torch.cuda.FloatTensor fail"),
     "archives": Part("dry/saving.py", (
         "torch._C.PyTorchFileWriter", "torch._C.PyTorchFileReader", "torch.serialization._save", "torch.serialization._legacy_save",

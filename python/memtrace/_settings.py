@@ -28,6 +28,8 @@ class Settings:
     assumed: float = 1.0  # the value of numbers that are not computed
     masks: float = 1.0  # the fraction of a mask's elements that are true if it is not computed
     weights: str = ""  # "from-config": models of libraries need no checkpoint
+    eager: int = 0  # torch.compile is left out
+    inductor_cache: str = ""  # the folder with a card's autotuning choices
     changes: str = ""  # of the program, for memtrace fit
     files: str = ""  # the folder for files that the program writes
     mail: str = ""  # the folder for messages of ranks

@@ -67,6 +67,8 @@ void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environ
     mt_flat_json_add_text(&settings, "assumed", request->assumed);
     mt_flat_json_add_number(&settings, "masks", request->masks);
     mt_flat_json_add_text(&settings, "weights", request->weights);
+    mt_flat_json_add_number(&settings, "eager", request->is_eager);
+    mt_flat_json_add_text(&settings, "inductor_cache", request->inductor_cache);
     mt_flat_json_add_text(&settings, "changes", request->changes);
     mt_flat_json_add_text(&settings, "files", request->files);
     store(&settings, environment);

@@ -66,8 +66,10 @@ struct mt_dry_request {
     const char *assumed; /* the number that a value has that was not computed */
     double masks;        /* the fraction of a mask's elements that are true if it was not computed */
     const char *weights; /* "from-config": models need no checkpoint; NULL: they load theirs */
-    const char *changes; /* of the program, by name, with commas between; NULL: none */
-    const char *files;   /* the folder for what the program writes */
+    bool is_eager;       /* torch.compile is left out */
+    const char *inductor_cache; /* the folder with a card's autotuning choices; NULL: none */
+    const char *changes;        /* of the program, by name, with commas between; NULL: none */
+    const char *files;          /* the folder for what the program writes */
 };
 
 /* Put a request into the environment of a program: a record request in place of an earlier one, a dry request and the folder

@@ -84,7 +84,7 @@ class Cards:
             name=card.name.decode(), major=card.capability // 10, minor=card.capability % 10,
             total_memory=card.total_bytes, multi_processor_count=card.multiprocessors,
             max_threads_per_multi_processor=card.threads_per_multiprocessor, warp_size=32, regs_per_multiprocessor=65536,
-            is_integrated=0, is_multi_gpu_board=0, L2_cache_size=50 * MIB, gcnArchName="", uuid="",
+            is_integrated=0, is_multi_gpu_board=0, L2_cache_size=60 * MIB, max_threads_per_block=1024, gcnArchName="", uuid="",
             shared_memory_per_block=48 << 10, shared_memory_per_block_optin=of_block << 10,
             shared_memory_per_multiprocessor=of_multiprocessor << 10)
 
@@ -344,6 +344,13 @@ def missing(name: str) -> Any:
     raise AttributeError(f"module 'torch._C' has no attribute '{name}', nor does a dry run of memtrace add it")
 
 
+def as_own(value: Any) -> Any:
+    """Returns a function of its own for each name, as Dynamo expects, which has a table by function. Classes and modules are returned
+    as they are."""
+    return value if isinstance(value, type) or not callable(value) else lambda *given, **named: value(*given, **named)
+
+
 def install(C: Any, cards: Cards) -> None:
     """Puts the functions into torch._C, before torch.cuda is imported."""
-    vars(C).update(functions(C, cards), __getattr__=missing)
+    names = {name: as_own(value) for name, value in functions(C, cards).items()}
+    vars(C).update(names, __getattr__=missing)

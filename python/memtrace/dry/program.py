@@ -25,7 +25,7 @@ from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
 from ..recording.watching import Watcher
-from . import driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
+from . import compilers, driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
 from .places import Place, innermost
@@ -69,6 +69,10 @@ class DryWatcher(Watcher):
         self.coverage.has_trained = True
         self.progress.show(self.loops.steps + 1)
         self.loops.end_step()
+
+    def _updates_itself(self) -> bool:
+        """True also if an optimizer is compiled, and so its hooks are not called."""
+        return bool(compilers.optimizers) or super()._updates_itself()
 
     def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
         super()._on_outermost(module)
@@ -148,7 +152,9 @@ class DryWatcher(Watcher):
             self.caveat("weights", model.name, model.place)
         for kernel, choice in triton_tuning.choices.items():
             if choice.configurations > 1:
-                self.caveat("choice", kernel.name, kernel.place, choice.differing, choice.configurations)
+                self.caveat("choice", kernel.name, kernel.place, choice.differing, choice.configurations, choice.most_bytes)
+        for place, reason in compilers.left_out.items():
+            self.caveat("eager", reason, place)
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def store_not_run(self) -> None:
@@ -300,6 +306,8 @@ def prepare(has_changes: bool) -> DryWatcher:
     watcher = DryWatcher(cards.memory, cards, changes)
     close_at_exit(watcher)
     replaced.replace(cards)
+    if has("compilers"):
+        compilers.begin(cards, watcher, replaced.notes.note)
     driver.Driver(cards.count).install()
     ranks.install()
     follow_loaders(watcher.loops)

@@ -14,7 +14,6 @@ from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
 from . import custom, deepspeed_kernels, quantized, saving, searches, services, typed, weights
-from .flex import WRAPPED, fused_attention
 from .places import Place, innermost, is_printing, place_of_user
 
 ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
@@ -90,24 +89,6 @@ def replace_storage(cards: Any) -> None:
     replace_name("torch.UntypedStorage.resize_", resize_)
 
 
-def keep_eager() -> None:
-    """Has compilers return what they are given: of what they would fuse, only FlexAttention is simulated. It is taken to be compiled
-    in a program that compiles anything, since nobody means it to run without."""
-    is_used = False
-
-    def compile(model: Any = None, **named: Any) -> Any:
-        nonlocal is_used
-        if getattr(model, "__name__", "") == WRAPPED:
-            return fused_attention if is_used else model
-        is_used = True
-        notes.note("torch.compile is left out: the program is run as it is without")
-        return model if model is not None else lambda inner: inner
-
-    replace_name("torch.compile", compile)
-    torch._C._jit_override_can_fuse_on_gpu(False)
-    torch._C._jit_set_texpr_fuser_enabled(False)
-
-
 def replace(cards: Any) -> None:
     """Replaces all."""
     if has("storages"):
@@ -116,8 +97,6 @@ def replace(cards: Any) -> None:
     services.begin()
     quantized.begin(cards)
     deepspeed_kernels.begin(cards.device)
-    if has("compilers"):
-        keep_eager()
     if has("custom operators"):
         custom.follow(cards.device, notes.note)
     if has("line searches"):

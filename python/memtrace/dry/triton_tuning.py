@@ -24,11 +24,12 @@ class Kernel(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How many configurations were benchmarked, and how many of them requested other bytes than the first."""
+    """How many configurations were benchmarked, how many of them requested other bytes than the first, and by how much at most."""
 
     configurations: int
     differing: int
     first_bytes: int
+    most_bytes: int
 
 
 choices: dict[Kernel, Choice] = {}
@@ -82,8 +83,10 @@ class Tuning:
         before = self.cards.requested_bytes()
         times = original(tuner, *given, **named)
         size = self.cards.requested_bytes() - before
-        last = self.current.get(tuner, Choice(0, 0, size))
-        choice = Choice(last.configurations + 1, last.differing + (size != last.first_bytes), last.first_bytes)
+        last = self.current.get(tuner, Choice(0, 0, size, 0))
+        difference = abs(size - last.first_bytes)
+        choice = Choice(last.configurations + 1, last.differing + (difference != 0), last.first_bytes,
+                        max(last.most_bytes, difference))
         kernel = kernel_of(tuner)
         self.current[tuner], choices[kernel] = choice, max(choice, choices.get(kernel, choice))
         return times

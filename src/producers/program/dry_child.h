@@ -9,17 +9,19 @@
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
-    const char *assumed; /* where values are not computed, as mt_assumed_value_read takes it */
-    const char *weights; /* "from-config": models of libraries need no checkpoint; NULL: they load theirs */
-    const char *free;    /* the memory of the card that is free as the program begins; NULL: all of it */
-    const char *only;    /* a list of the ranks to run; NULL: all, or some that stand for all */
-    int64_t ranks;       /* 0: as a launcher's words say, or one process */
-    int64_t cards;       /* 0: 1, or one for each rank of a node */
-    int64_t steps;       /* 0: loops end once they repeat themselves; MT_ALL_DRY_STEPS: the program is not ended */
-    int64_t time_limit;  /* of the program, in seconds; 0: none */
-    int64_t jobs;        /* processes at a time; 0: as of mt_dry_tasks_run */
-    const char *python;  /* the interpreter of a script; NULL: the user's (program_words.h) */
-    char *const *words;  /* the program and its arguments; NULL: none was given */
+    const char *assumed;        /* where values are not computed, as mt_assumed_value_read takes it */
+    const char *weights;        /* "from-config": models of libraries need no checkpoint; NULL: they load theirs */
+    const char *inductor_cache; /* the folder with a card's autotuning choices; NULL: none */
+    const char *free;           /* the memory of the card that is free as the program begins; NULL: all of it */
+    const char *only;           /* a list of the ranks to run; NULL: all, or some that stand for all */
+    int64_t ranks;              /* 0: as a launcher's words say, or one process */
+    int64_t cards;              /* 0: 1, or one for each rank of a node */
+    int64_t steps;      /* 0: loops end once they repeat themselves; MT_ALL_DRY_STEPS: the program is not ended */
+    int64_t time_limit; /* of the program, in seconds; 0: none */
+    int64_t jobs;       /* processes at a time; 0: as of mt_dry_tasks_run */
+    bool is_eager;      /* torch.compile is left out */
+    const char *python; /* the interpreter of a script; NULL: the user's (program_words.h) */
+    char *const *words; /* the program and its arguments; NULL: none was given */
 };
 
 enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS = 1000000 };

@@ -53,6 +53,8 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
                                         .assumed = assumed.number,
                                         .masks = assumed.masks,
                                         .weights = child->options->weights,
+                                        .is_eager = child->options->is_eager,
+                                        .inductor_cache = child->options->inductor_cache,
                                         .changes = child->changes,
                                         .files = job->overlay};
     mt_environment_copy(&job->environment);

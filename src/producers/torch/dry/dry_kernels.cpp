@@ -265,6 +265,27 @@ void record_stream(Tensor &self, c10::Stream stream)
                                  reinterpret_cast<void *>(stream.id()));
 }
 
+constexpr int64_t OPEN = 128; /* assumed for a size that a compiler leaves open */
+
+/* Returns a tensor without memory that has the shape of one that a compiler traces, whose sizes may be open; another tensor itself. */
+Tensor closed_shape(const Tensor &tensor)
+{
+    if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides())
+        return tensor;
+    std::vector<int64_t> sizes, strides;
+    for (const c10::SymInt &size : tensor.sym_sizes())
+        sizes.push_back(size.maybe_as_int().value_or(OPEN));
+    for (const c10::SymInt &stride : tensor.sym_strides())
+        strides.push_back(stride.maybe_as_int().value_or(OPEN));
+    return at::detail::empty_strided_meta(sizes, strides, tensor.scalar_type());
+}
+
+/* Returns a tensor with the sizes by which an operand of attention is judged. */
+Tensor judged_shape(const Tensor &tensor)
+{
+    return closed_shape(padded_shape(tensor));
+}
+
 /* Rules of fused kernels for nested tensors (sdp_utils_cpp.h): no empty text, heads of whole vectors, and no gradient from the
  * memory-efficient kernel. */
 void limit_to_nested(mt_attention_request *request, const Tensor &query)
@@ -297,13 +318,13 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
     const at::Context &context = at::globalContext();
     const bool has_mask = mask.has_value() && mask->defined();
     const bool is_nested = query.is_nested();
-    const Tensor query_shape = padded_shape(query), key_shape = padded_shape(key), value_shape = padded_shape(value);
+    const Tensor query_shape = judged_shape(query), key_shape = judged_shape(key), value_shape = judged_shape(value);
     mt_attention_request request{};
     request.query = operand_of(query_shape);
     request.key = operand_of(key_shape);
     request.value = operand_of(value_shape);
     request.has_mask = has_mask;
-    request.has_strided_mask = has_mask && mask->stride(-1) != 1;
+    request.has_strided_mask = has_mask && closed_shape(*mask).stride(-1) != 1;
     request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
     request.mask_needs_gradient = has_mask && mask->requires_grad();
     request.is_causal = is_causal;

@@ -1,0 +1,151 @@
+"""Compiled programs on a simulated card: PyTorch's own Dynamo, AOTAutograd and Inductor run, and so does the code that Inductor
+generates, but its Triton kernels are neither compiled nor launched.
+
+    CachingAutotuner       ──▶ Inductor's own: benchmarks its configurations, and so takes memory
+      _precompile_config   ──▶ Uncompiled: compiled only if the number of its registers is needed
+        launcher           ──▶ what the kernel may write becomes unknown
+
+Nothing here needs a driver. Compiled graphs are kept in memtrace's cache, and none is written to the user's.
+"""
+from __future__ import annotations
+
+import atexit
+import copy
+import functools
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._private_names import has, original_of, replace, wrap
+from .._settings import settings
+from ..recording.labels import Labels
+from . import cache
+from .imported import follow
+from .inductor_choices import Choices
+from .triton_writes import written_parameters
+
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+MODULES = ("torch._inductor.compile_fx", "torch._inductor.async_compile", "torch._inductor.runtime.triton_heuristics",
+           "torch._inductor.runtime.benchmarking", "torch._inductor.runtime.autotune_cache", "torch._inductor.fx_passes.pad_mm",
+           "torch._inductor.select_algorithm", "torch._inductor.graph")
+
+is_changed = False  # Inductor is, and can be used
+
+
+# ---- kernels ----
+
+class Kernel:
+    """What Inductor asks of a kernel that it has compiled."""
+
+    hash = ""
+
+    def __init__(self, compile: Callable[[], Any]) -> None:
+        self._compile = compile
+
+    @functools.cached_property
+    def n_regs(self) -> int:
+        """Returns the registers of a thread, for which the kernel is compiled."""
+        compiled = self._compile().kernel
+        compiled._init_handles()
+        return int(compiled.n_regs)
+
+
+class Uncompiled:
+    """A kernel with one of its configurations."""
+
+    def __init__(self, cards: Any, function: Any, config: Any, kernel: Kernel) -> None:
+        self.cards, self.function, self.config, self.kernel = cards, function, config, kernel
+
+    def make_launcher(self) -> Any:
+        names = passed_names(self.function)
+        written = written_parameters(self.function)
+
+        def launcher(*given: Any, **named: Any) -> None:
+            # Kernels of the program may be passed other arguments than Inductor's: then any may be written.
+            by_name = zip(names, given) if len(given) == len(names) else ((None, value) for value in given)
+            for name, value in (*by_name, *named.items()):
+                if isinstance(value, torch.Tensor) and (name is None or name in written):
+                    self.cards.device.memtrace_dry_written(value._cdata)
+
+        made: Any = launcher
+        made.config, made.n_regs, made.n_spills, made.shared = self.config, 0, 0, 0
+        made.store_cubin, made.cache_hash = False, None
+        return made
+
+
+def passed_names(function: Any) -> list[str]:
+    """Returns the parameters of a kernel that its launcher is given, in order."""
+    return [name for index, name in enumerate(function.arg_names) if index not in function.constexprs]
+
+
+def precompile(cards: Any, original: Callable[..., Any], tuner: Any, config: Any) -> Uncompiled:
+    return Uncompiled(cards, tuner.fn, config, Kernel(lambda: original(tuner, config)))
+
+
+def load_new(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Loads a kernel whose configuration is open, or known by now, as the processes do that compile for a card."""
+    heuristics = original_of("torch._inductor.runtime.triton_heuristics.check_autotune_cache")
+    kernel = copy.copy(original(*given, **named))
+    kernel.configs = heuristics(kernel.configs, kernel.filename, kernel.inductor_meta)[0]
+    return kernel
+
+
+# ---- settings ----
+
+def configure(config: Any) -> None:
+    """Sets what torch._inductor.config has for a run without a card."""
+    config.compile_threads = 1
+    config.fx_graph_remote_cache = False
+
+
+def use_python(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
+    """Makes a graph whose wrapper is Python code, which takes the memory of the wrapper in C++. Refuses AOTInductor, whose programs run
+    without Python."""
+    if named.get("aot_mode"):
+        raise RuntimeError("memtrace: a dry run has no AOTInductor, whose programs call CUDA themselves: leave it out where os.environ "
+                           "has MEMTRACE_DRY_DEVICE")
+    original(graph, *given, **{**named, "cpp_wrapper": False})
+
+
+def empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Returns a new tensor, as generated code makes it."""
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+
+def folder_for_graphs() -> str:
+    """Returns the folder for compiled graphs: memtrace's, or one of this process, if the choices of a card decide about graphs."""
+    if not settings().inductor_cache:
+        try:
+            return str(cache.choose() / "inductor")
+        except cache.NoLibrary:
+            pass  # said when the library was looked for
+    folder = tempfile.mkdtemp(prefix="memtrace-inductor-")
+    atexit.register(shutil.rmtree, folder, True)
+    return folder
+
+
+def change(cards: Any, labels: Labels) -> None:
+    """Changes Inductor, whose modules are imported."""
+    global is_changed
+    for name in MODULES:
+        importlib.import_module(name)
+    if not has("Inductor's kernels"):
+        return
+    is_changed = True
+    replace("torch._C._dynamo.guards._empty_strided_cuda", empty_strided)
+    wrap("torch._inductor.runtime.triton_heuristics.CachingAutotuner._precompile_config", functools.partial(precompile, cards))
+    wrap("torch._inductor.async_compile._load_triton_kernel_from_source", load_new)
+    wrap("torch._inductor.graph.GraphLowering.__init__", use_python)
+    Choices(labels).begin()
+
+
+def begin(cards: Any, labels: Labels) -> None:
+    """Changes Inductor once it is imported."""
+    os.environ[FOLDER] = folder_for_graphs()
+    follow({"torch._inductor.config": configure,
+            "torch._inductor.compile_fx": lambda module: change(cards, labels)})
