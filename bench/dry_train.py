@@ -12,6 +12,7 @@ import argparse
 import json
 from typing import Any, Optional
 
+import dry_compiled_models  # noqa: F401 (lists its programs)
 import dry_graph_models  # noqa: F401 (lists its programs)
 import dry_layout_models  # noqa: F401 (lists its programs)
 import dry_library_models

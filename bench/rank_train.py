@@ -41,18 +41,21 @@ def optimizer_of(model: Any) -> Any:
     return torch.optim.AdamW([{"params": group} for group in groups.values()], lr=1e-3, weight_decay=0.01)
 
 
-def replicated(stage: Stage, size: str, zero: bool = False, **options: Any) -> Step:
-    """DDP, with AdamW on each rank or split by ZeRO."""
+def replicated(stage: Stage, size: str, zero: bool = False, compiles: bool = False, **options: Any) -> Step:
+    """DDP, with AdamW on each rank or split by ZeRO; compiled as a whole if `compiles`."""
     model = DistributedDataParallel(stage.made(lambda: Transformer(size)), **options)
     optimizer = (ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3, weight_decay=0.01) if zero
                  else optimizer_of(model))
-    return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer, autocast="bfloat16")
+    called = torch.compile(model) if compiles else model
+    return stage.trained(model, lambda: called(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer, autocast="bfloat16")
 
 
 def sharded(stage: Stage, size: str, dtype: Optional[torch.dtype] = torch.bfloat16, reshard: bool = True,
-            accumulate: int = 1) -> Step:
-    """FSDP2 of each layer and of the root, reduced in fp32."""
+            accumulate: int = 1, compiles: bool = False) -> Step:
+    """FSDP2 of each layer and of the root, reduced in fp32. Compiles each layer if `compiles`."""
     model = stage.made(lambda: Transformer(size))
+    for layer in model.layers if compiles else ():
+        layer.compile()
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if dtype else MixedPrecisionPolicy()
     for module in (*model.layers, model):
         fully_shard(module, mp_policy=policy, reshard_after_forward=reshard)
@@ -193,6 +196,8 @@ PROGRAMS: dict[str, Callable[[Stage], Optional[Step]]] = {
     "fsdp_keep": functools.partial(sharded, size="medium", reshard=False),
     "fsdp_fp32": functools.partial(sharded, size="medium", dtype=None),
     "fsdp_accumulates": functools.partial(sharded, size="medium", accumulate=4),
+    "ddp_compiled": functools.partial(replicated, size="small", compiles=True),
+    "fsdp_compiled": functools.partial(sharded, size="medium", compiles=True),
     "fsdp1": functools.partial(wrapped, size="medium"),
     "fsdp1_original": functools.partial(wrapped, size="medium", use_orig_params=True),
     "fsdp_2.7B": functools.partial(sharded, size="2.7B"),
