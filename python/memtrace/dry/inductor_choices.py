@@ -95,6 +95,7 @@ class Choices:
         self.configurations: dict[str, dict[str, Any]] = {}  # by the name of a .best_config file
         self.products = read_products(self.given) if self.given else {}
         self.product: Optional[Product] = None  # that is judged now
+        labels.workspace_category(CATEGORY)
 
     def begin(self) -> None:
         runtime, cache = "torch._inductor.runtime.", "torch._inductor.codecache.CacheBase."

@@ -116,6 +116,10 @@ class Labels:
         """Returns the number of a category: one of memtrace's, or a name of your own."""
         return int(self.library.memtrace_torch_category(name.encode()))
 
+    def workspace_category(self, name: str) -> int:
+        """Does the same for a category whose memory is scratch memory."""
+        return int(self.library.memtrace_torch_workspace_category(name.encode()))
+
     def rule_for(self, module: torch.nn.Module, name: str, around: int) -> int:
         """Returns the category of a module by the rules, or else `around`, that of the module around it."""
         for pattern, category in self.rules:

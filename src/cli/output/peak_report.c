@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char tuning[] = "Autotune"; /* the category, as python/memtrace/dry names it */
+
 mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key, struct mt_run_peaks *out)
 {
     *out = (struct mt_run_peaks){.key = key};
@@ -26,6 +28,7 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     MT_TRY(mt_trace_outside(question->trace, question->run, &out->outside, &out->outside_count));
     out->used = mt_outside_sum(out->outside, out->outside_count, out->of[MT_MEASURE_RESERVED].by_category.bytes);
     MT_TRY(mt_caveat_lists_load(question->trace, question->run, &out->caveats));
+    MT_TRY(mt_trace_peak_without(question->trace, question->run, tuning, &out->is_tuned, &out->untuned_bytes));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
@@ -152,6 +155,8 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
         MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),              \
         MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL,                                              \
                  "the peak of what was taken from the device"),                                                        \
+        MT_BYTES(ROW, untuned_bytes, "untuned_bytes", NULL,                                                            \
+                 "the peak of live blocks without autotuning, which later runs find in a cache"),                      \
         MT_CHOICE(ROW, by, "by", NULL, "role, or as `--by` says: the name of the first field of `rows`",               \
                   mt_group_key_names),                                                                                 \
         MT_SOME_ROWS(ROW, rows, row_count, "rows", &share_##KEY, "live at the peak of allocated bytes"),               \
@@ -192,6 +197,7 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .outside_count = peaks->outside_count,
                                          .used = peaks->outside_count > 0 ? &peaks->used : NULL,
                                          .caveats = peaks->caveats};
+    answer.untuned_bytes = peaks->is_tuned ? peaks->untuned_bytes : allocated->by_category.bytes;
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -398,6 +404,13 @@ static void print_pools(const struct mt_run_peaks *peaks)
     mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
 }
 
+/* Prints the peak of a run whose choices are in a cache. */
+static void print_untuned(const struct mt_run_peaks *peaks)
+{
+    if (peaks->is_tuned)
+        printf("\nallocated without autotuning, as with a warm cache: %s\n", MT_SIZE(peaks->untuned_bytes));
+}
+
 /* Prints what the peaks lack. */
 static void print_unknown(const struct mt_run_peaks *peaks)
 {
@@ -417,6 +430,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
     }
     assert(peaks->key < MT_GROUP_KEY_COUNT);
     print_peaks(peaks);
+    print_untuned(peaks);
     print_outside(peaks);
     print_pools(peaks);
     print_unknown(peaks);

@@ -4,6 +4,7 @@
 #include "alloc/alloc.h"
 #include "cli/output/question.h"
 #include "trace/query/groups.h"
+#include "trace/query/peak_without.h"
 #include "words/caveat_rows.h"
 
 /* A peak, with its shares by category and by another key. Invariant: both are of one moment and sum to the same. */
@@ -22,6 +23,8 @@ struct mt_run_peaks {
     struct mt_outside_row *outside, used; /* used: with what is reserved at its peak */
     size_t outside_count;
     struct mt_caveat_lists caveats;
+    bool is_tuned;          /* blocks of autotuning were allocated */
+    uint64_t untuned_bytes; /* the allocated peak without them */
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -34,7 +37,7 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
 /* The peaks as JSON has them: those whose moment is not known are NULL. Borrows. */
 struct mt_run_peaks_answer {
     int by; /* mt_group_key */
-    uint64_t bytes[MT_MEASURE_COUNT];
+    uint64_t bytes[MT_MEASURE_COUNT], untuned_bytes;
     const struct mt_run_peak *of[MT_MEASURE_COUNT];
     const struct mt_peak_share *rows, *by_category; /* of the allocated peak; NULL: not known */
     size_t row_count, category_count;

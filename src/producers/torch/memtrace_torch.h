@@ -168,6 +168,9 @@ uint32_t memtrace_torch_span(uint32_t parent, const char *name, const char *kind
 /* Returns the number of a category, one of memtrace's or a new name; the number of "Other" if there are 64 already. */
 int memtrace_torch_category(const char *name);
 
+/* The same, for a category whose blocks have the role workspace. */
+int memtrace_torch_workspace_category(const char *name);
+
 /* Returns the name of a category; NULL for a number without one. */
 const char *memtrace_torch_category_name(int category);
 

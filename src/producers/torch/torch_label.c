@@ -199,8 +199,19 @@ uint64_t mt_torch_label_key(const struct mt_torch_label *label)
     return key ^ hash_of(label->shape);
 }
 
+/* A bit for each category whose blocks are workspaces, in addition to the built-in one. */
+static _Atomic uint64_t workspaces;
+
+void mt_torch_label_is_workspace(mt_category category)
+{
+    _Static_assert(MT_MOST_CATEGORIES <= 64, "a bit for each category");
+    atomic_fetch_or_explicit(&workspaces, (uint64_t)1 << category, memory_order_relaxed);
+}
+
 static mt_role role_of(const struct mt_torch_label *label)
 {
+    if (atomic_load_explicit(&workspaces, memory_order_relaxed) >> label->category & 1)
+        return MT_ROLE_WORKSPACE;
     switch (label->category) {
     case MT_CATEGORY_PARAM:
         return MT_ROLE_PARAMETER;

@@ -97,6 +97,9 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
 /* ---- in a trace ---- */
 
+/* Gives the blocks of a category the role workspace from now on. Any thread. */
+void mt_torch_label_is_workspace(mt_category category);
+
 /* Returns a number that tells labels apart. */
 uint64_t mt_torch_label_key(const struct mt_torch_label *label);
 

@@ -452,6 +452,14 @@ int memtrace_torch_category(const char *name)
     return category;
 }
 
+int memtrace_torch_workspace_category(const char *name)
+{
+    const int category = memtrace_torch_category(name);
+    if (category != MT_CATEGORY_OTHER)
+        mt_torch_label_is_workspace((mt_category)category);
+    return category;
+}
+
 void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span)
 {
     struct mt_torch_memory *memory;
