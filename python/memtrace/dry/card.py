@@ -262,6 +262,7 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_record_memory_history": lambda *given, **named: None,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_enable": lambda value: None,
+        "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
         **dict.fromkeys(("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"), cards.set_alloc),
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDeviceStats": cards.stats,
