@@ -1,0 +1,158 @@
+"""torch.compile in dry runs: Inductor's code runs without its kernels. Without Triton, the program runs as it is without."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from memtrace._library import find_program
+
+pytest.importorskip("triton")
+MIB = 1 << 20
+
+PROGRAM = """
+import json, torch
+from torch import nn
+from torch.nn import functional as F
+from torch._dynamo.utils import counters
+
+said = {}
+def count(what):
+    found = counters["stats"]["unique_graphs"], len(counters["graph_break"])
+    torch._dynamo.reset()
+    counters.clear()
+    said[what] = found
+
+def rounded(x, scale):
+    return (x * scale).relu().sum(0)
+
+# What a kernel reads is known, and what it writes is not.
+x, scale = torch.arange(4.0, device="cuda"), torch.tensor([2.0], device="cuda")
+out = torch.compile(rounded)(x, scale)
+said["values"] = x.tolist(), scale.tolist(), out.tolist()
+count("function")
+
+# A model and its optimizer, both compiled. The steps of the optimizer end the steps of training.
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 64)).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3, device="cuda"), capturable=True)
+compiled, update = torch.compile(model, fullgraph=True), torch.compile(lambda: optimizer.step())
+live = []
+for _ in range(4):
+    compiled(torch.randn(32, 64, device="cuda")).square().mean().backward()
+    update()
+    optimizer.zero_grad()
+    live.append(torch.cuda.memory_allocated())
+said["live"] = live[1:]
+count("training")
+
+# A length that changes, and attention.
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(64, 192)
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 32)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+attention = Attention().cuda().bfloat16()
+for length in (128, 160, 96):
+    torch.compile(attention)(torch.randn(2, length, 64, device="cuda", dtype=torch.bfloat16)).float().sum().backward()
+count("lengths")
+
+# CUDA graph trees: after the first calls, nothing is allocated outside of the graphs' pool.
+graphed = torch.compile(lambda x: (x @ x).relu().sum(), mode="reduce-overhead")
+requests = []
+with torch.no_grad():
+    for _ in range(5):
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        graphed(scale.new_ones(128, 128))
+        requests.append(torch.cuda.memory_stats()["allocation.all.allocated"] - before)
+said["graphs"] = requests[-1]
+said["pools"] = len({segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()} - {(0, 0)})
+count("graphed")
+
+# A product in 16 bits that is not aligned; a wrapper in C++ is one in Python here.
+left, right = (torch.empty(*size, device="cuda", dtype=torch.bfloat16) for size in ((4096, 1023), (1023, 4096)))
+torch.cuda.reset_peak_memory_stats()
+torch.compile(torch.mm, options={"cpp_wrapper": True, "shape_padding": True})(left, right)
+said["tuned"] = torch.cuda.max_memory_allocated() > torch.cuda.memory_allocated() + (50 << 20)
+print(json.dumps(said))
+"""
+
+
+def dry(folder, source, *options, **variables):
+    (folder / "program.py").write_text(source)
+    environment = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}  # a fake one
+    return subprocess.run([find_program(), "dry-run", "--device", "sim:h200", "--steps", "all", *options, "--", sys.executable,
+                           "program.py"], cwd=folder, capture_output=True, text=True, env={**environment, **variables})
+
+
+def ask(folder, *words):
+    told = subprocess.run([find_program(), *words, "--json"], cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(told.stdout)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """What the program said, its run with the caveats, its peak, and files outside of memtrace's cache."""
+    folder = tmp_path_factory.mktemp("compiled")
+    users = folder / "temporary"
+    users.mkdir()
+    done = dry(folder, PROGRAM, TMPDIR=str(users), XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", ""))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), ask(folder, "runs")["rows"][0], ask(folder, "peak"), [path.name for path in users.iterdir()]
+
+
+def test_what_a_compiled_kernel_writes_is_unknown_and_nothing_else(run):
+    said, stored, *_ = run
+    assert said["values"][:2] == [[0.0, 1.0, 2.0, 3.0], [2.0]]
+    assert [row["line"] for row in stored["assumed"]] == [next(
+        number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.startswith('said["values"]'))]
+
+
+def test_no_graph_breaks_that_does_not_without_a_dry_run(run):
+    said, *_ = run
+    assert said["function"] == [1, 0] and said["training"] == [2, 0] and said["lengths"] == [2, 0] and said["graphed"] == [1, 0]
+
+
+def test_steps_of_a_compiled_optimizer_are_counted(run):
+    said, stored, *_ = run
+    assert stored["steps"] >= 4 and len(set(said["live"])) == 1
+
+
+def test_cuda_graph_trees_keep_their_memory_in_a_pool(run):
+    said, *_ = run
+    assert said["pools"] == 1 and said["graphs"] <= 2
+
+
+def test_autotuning_has_a_category_and_the_peak_is_known_without_it(run):
+    said, stored, peak, _ = run
+    assert said["tuned"] and peak["untuned_bytes"] < peak["allocated_bytes"] - 50 * MIB
+    assert [row["category"] for row in peak["by_category"]][0] == "Autotune"
+    assert {row["role"] for row in peak["rows"]} >= {"workspace"}
+
+
+def test_padding_is_a_choice_by_time(run):
+    _, stored, *_ = run
+    found = [row for row in stored["choices"] if row["name"] == "padding of a matmul 4096 x 1023 x 4096, bfloat16"]
+    copies = 2 * (4096 * 1023 + 1023 * 4096)
+    assert [(row["count"], row["total"], row["bytes"]) for row in found] == [(1, 2, copies)]
+
+
+def test_nothing_is_written_to_the_user_s_cache(run):
+    assert not [name for name in run[-1] if "inductor" in name]
+
+
+@pytest.mark.parametrize("begin, options, reason", [
+    ("", ["--no-compile"], "--no-compile"),
+    ("import sys; sys.modules['triton'] = None", [], "Triton is not installed: pip install triton (it needs no card)")])
+def test_the_verdict_says_that_a_program_was_not_compiled(tmp_path, begin, options, reason):
+    done = dry(tmp_path, begin + """
+import torch
+function = torch.compile(lambda x: (x + 1).relu())
+print(function(torch.ones(4, device="cuda")).shape, function.__name__)
+""", *options)
+    assert done.stdout == "torch.Size([4]) <lambda>\n"
+    assert f"torch.compile is left out, and the bytes are those of the eager program ({reason})" in done.stderr
+    assert f"memtrace: torch.compile was left out, the bytes are the eager program's: {reason} (program.py:3)" in done.stderr
+    assert [row["name"] for row in ask(tmp_path, "runs")["rows"][0]["eager"]] == [reason]
