@@ -77,6 +77,8 @@ PARTS = {
         f"{INDUCTOR}runtime.benchmarking.InductorBenchmarker.benchmark_gpu",
         f"{INDUCTOR}runtime.autotune_cache.AutotuneCache._setup_local_cache(self,inductor_meta)",
         f"{INDUCTOR}codecache.CacheBase.get_local_cache(self)", f"{INDUCTOR}codecache.CacheBase.update_local_cache(self,local_cache)",
+        f"{INDUCTOR}codecache.FxGraphCache._save_graph(key)",
+        "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save(key)", "torch._guards.CompileContext.current_compile_id",
         f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2)",
         f"{INDUCTOR}fx_passes.pad_mm.is_padded_faster(key,ori_time,pad_time)",
         f"{INDUCTOR}select_algorithm.AlgorithmSelectorCache.__call__(self,name,choices)"), "compiled programs run as eager ones"),
@@ -169,6 +171,9 @@ LAYOUTS = (
     Layout("`OpOverload._schema`", "dry/quantized.py", "none", "bitsandbytes can't be imported"),
     Layout("Triton's `CompiledKernel`: attributes `module`, `function`, `packed_metadata`, `_run`, the parameters of its launcher. "
            "`JITFunction`: `parse`, `params`, `arg_names`", "dry/triton_kernels.py", "none", "a launch fails, with the name"),
+    Layout("Inductor's `CachingAutotuner`: attributes `fn`, `configs`, `filename`, `inductor_meta`; of its launchers `config`, `n_regs`, "
+           "`n_spills`, `shared`, `store_cubin`, `cache_hash`. `AutotuneCache.local_cache`. `torch._inductor.config`: "
+           "`compile_threads`, `fx_graph_remote_cache`", "dry/inductor.py", "none", "a compiled program fails, with the name"),
     Layout("`_flex_attention_hop_wrapper`", "dry/flex.py", "compared with a function's name",
            "FlexAttention runs as uncompiled"),
 )

@@ -187,7 +187,7 @@ static const struct kind_words {
     [MT_CAVEAT_ASSUMED] = {"values that were not computed", "; see --assume", add_assumed},
     [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
     [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
-    [MT_CAVEAT_CHOICE] = {"a card takes the fastest variant, here the first was used", "", add_choice},
+    [MT_CAVEAT_CHOICE] = {"a card takes the fastest variant, here assumed", "", add_choice},
     [MT_CAVEAT_EAGER] = {"torch.compile was left out, the bytes are the eager program's", "", add_named},
 };
 

@@ -141,7 +141,7 @@ def test_choices_by_time_are_in_the_verdict(run):
     _, stored, _ = run
     assert [(row["name"], row["count"], row["total"]) for row in stored["choices"]] == [("hooked", 2, 3), ("tuned", 0, 2)]
     line = next(number for number, text in enumerate(PROGRAM.splitlines(), 1) if "pre_hook=scratch" in text)
-    assert re.search(rf"memtrace: a card takes the fastest variant, here the first was used: hooked \(program.py:{line}\) of 3 "
+    assert re.search(rf"memtrace: a card takes the fastest variant, here assumed: hooked \(program.py:{line}\) of 3 "
                      r"\(2 would request up to [0-9.]+ KiB more or less\), tuned \(program.py:", stored["verdict"])
 
 

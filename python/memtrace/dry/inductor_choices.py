@@ -9,6 +9,7 @@ each run tunes as the first one on a card does. Tuning takes memory, whose categ
 """
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -95,6 +96,7 @@ class Choices:
         self.configurations: dict[str, dict[str, Any]] = {}  # by the name of a .best_config file
         self.products = read_products(self.given) if self.given else {}
         self.product: Optional[Product] = None  # that is judged now
+        self.tuned: dict[str, set[Any]] = {"joint": set(), "own": set()}  # compilations that benchmarked, by the graph
         labels.workspace_category(CATEGORY)
 
     def begin(self) -> None:
@@ -106,12 +108,22 @@ class Choices:
         wrap("torch._inductor.fx_passes.pad_mm._should_pad", self.judge)
         wrap("torch._inductor.fx_passes.pad_mm.is_padded_faster", self.is_padded_faster)
         wrap("torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__", self.select)
+        wrap("torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save", functools.partial(self.keep_graph, "joint"))
+        wrap("torch._inductor.codecache.FxGraphCache._save_graph", functools.partial(self.keep_graph, "own"))
 
     # ---- benchmarks ----
+
+    def keep_graph(self, kind: str, save: Callable[..., Any], *given: Any, **named: Any) -> None:
+        """Stores a graph for later runs, unless they would lack the memory of its benchmarks."""
+        if torch._guards.CompileContext.current_compile_id() not in self.tuned[kind]:
+            save(*given, **named)
 
     def benchmark(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Benchmarks in the fewest repetitions, which take the memory of all."""
         named.update(estimation_iters=1, memory_warmup_iters=0, benchmark_iters=1)
+        compilation = torch._guards.CompileContext.current_compile_id()
+        if compilation is not None:
+            self.tuned["own" if self.product is None else "joint"].add(compilation)
         with self.labels.labelled(CATEGORY):
             return original(*given, **named)
 
@@ -137,8 +149,11 @@ class Choices:
 
     def judge(self, original: Callable[..., Any], match: Any, mat1: Any, mat2: Any, *given: Any, **named: Any) -> Any:
         self.product = Product(mat1, mat2)
-        with self.labels.labelled(CATEGORY):
-            return original(match, mat1, mat2, *given, **named)
+        try:
+            with self.labels.labelled(CATEGORY):
+                return original(match, mat1, mat2, *given, **named)
+        finally:
+            self.product = None
 
     def is_padded_faster(self, original: Callable[..., Any], key: str, ori_time: float, pad_time: float) -> bool:
         assert self.product is not None
