@@ -70,8 +70,10 @@ PARTS = {
     "compiled optimizers": Part("dry/compilers.py", ("torch._dynamo.variables.optimizer.OptimizerVariable.call_method",),
                                 "steps of compiled optimizers are not counted"),
     "Inductor's kernels": Part("dry/inductor.py", (
-        "torch._C._dynamo.guards._empty_strided_cuda", "torch._inductor.graph.GraphLowering.__init__",
+        "torch._C._dynamo.guards._empty_strided_cuda", f"{INDUCTOR}graph.GraphLowering.__init__",
+        f"{INDUCTOR}compile_fx.compile_fx(model_,example_inputs_)", f"{INDUCTOR}config.patch",
         f"{INDUCTOR}runtime.triton_heuristics.CachingAutotuner._precompile_config(self,cfg)",
+        f"{INDUCTOR}runtime.triton_heuristics.TritonCompileResult.make_launcher",
         f"{INDUCTOR}runtime.triton_heuristics.check_autotune_cache(configs,filename,inductor_meta)",
         f"{INDUCTOR}async_compile._load_triton_kernel_from_source(kernel_name,source_code)",
         f"{INDUCTOR}runtime.benchmarking.InductorBenchmarker.benchmark_gpu",
@@ -79,9 +81,10 @@ PARTS = {
         f"{INDUCTOR}codecache.CacheBase.get_local_cache(self)", f"{INDUCTOR}codecache.CacheBase.update_local_cache(self,local_cache)",
         f"{INDUCTOR}codecache.FxGraphCache._save_graph(key)",
         "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save(key)", "torch._guards.CompileContext.current_compile_id",
-        f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2)",
-        f"{INDUCTOR}fx_passes.pad_mm.is_padded_faster(key,ori_time,pad_time)",
         f"{INDUCTOR}select_algorithm.AlgorithmSelectorCache.__call__(self,name,choices)"), "compiled programs run as eager ones"),
+    "padding of matmuls": Part("dry/inductor_choices.py", (
+        f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2)",
+        f"{INDUCTOR}fx_passes.pad_mm.is_padded_faster(key,ori_time,pad_time)"), "Inductor pads no matmul"),
     "tensor types": Part("dry/replaced.py", ("torch.set_default_tensor_type",), "types such as torch.cuda.FloatTensor fail"),
     "archives": Part("dry/saving.py", (
         "torch._C.PyTorchFileWriter", "torch._C.PyTorchFileReader", "torch.serialization._save", "torch.serialization._legacy_save",

@@ -23,8 +23,10 @@ pytestmark = [pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is
 MOST_ERROR = {"requested": 0.001, "allocated": 0.004, "reserved": 0.005}
 LEAST_EQUAL = 0.98
 
-# The reference, and programs with CUDA graphs, pools, nested tensors, an operator of their own, and assumed values.
-MEASURED = (*REFERENCE, "graph_modules", "memory_pools", "encoder_padded", "operator_in_python", "lbfgs")
+# The reference, and programs with CUDA graphs, pools, nested tensors, an operator of their own, assumed values, and compiled layers and
+# graphs.
+MEASURED = (*REFERENCE, "graph_modules", "memory_pools", "encoder_padded", "operator_in_python", "lbfgs",
+            "compiled_layers", "compiled_graphs_in_training")
 
 
 @pytest.fixture(scope="module")

@@ -101,11 +101,21 @@ def configure(config: Any) -> None:
     """Sets what torch._inductor.config has for a run without a card."""
     config.compile_threads = 1
     config.fx_graph_remote_cache = False
+    for name in ("use_static_cuda_launcher", "use_static_triton_launcher"):  # which loads kernels into the driver; named by version
+        if hasattr(config, name):
+            setattr(config, name, False)
 
 
-def use_python(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
-    """Makes a graph whose wrapper is Python code, which takes the memory of the wrapper in C++. Refuses AOTInductor, whose programs run
-    without Python."""
+def compile_to_python(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Compiles a graph to Python code, whose memory is that of the wrapper in C++."""
+    patches = {name: value for name, value in (named.get("config_patches") or {}).items() if name != "cpp_wrapper"}
+    with original_of("torch._inductor.config.patch")(cpp_wrapper=False):
+        return original(*given, **{**named, "config_patches": patches or None})
+
+
+def make_python_graph(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
+    """Makes a graph for Python code, also in a backward that is compiled after compile_to_python. Refuses AOTInductor, whose programs
+    run without Python."""
     if named.get("aot_mode"):
         raise RuntimeError("memtrace: a dry run has no AOTInductor, whose programs call CUDA themselves: leave it out where os.environ "
                            "has MEMTRACE_DRY_DEVICE")
@@ -140,7 +150,8 @@ def change(cards: Any, labels: Labels) -> None:
     replace("torch._C._dynamo.guards._empty_strided_cuda", empty_strided)
     wrap("torch._inductor.runtime.triton_heuristics.CachingAutotuner._precompile_config", functools.partial(precompile, cards))
     wrap("torch._inductor.async_compile._load_triton_kernel_from_source", load_new)
-    wrap("torch._inductor.graph.GraphLowering.__init__", use_python)
+    wrap("torch._inductor.compile_fx.compile_fx", compile_to_python)
+    wrap("torch._inductor.graph.GraphLowering.__init__", make_python_graph)
     Choices(labels).begin()
 
 

@@ -19,7 +19,7 @@ from typing import Any, Optional
 
 import torch
 
-from .._private_names import replace, wrap
+from .._private_names import has, replace, wrap
 from .._settings import settings
 from ..recording.labels import Labels
 from .places import Place
@@ -39,8 +39,8 @@ class Product:
     """A matmul of (rows, inner) by (inner, columns)."""
 
     def __init__(self, left: Any, right: Any) -> None:
-        self.dtype = left.dtype
-        self.batch = math.prod(map(known_size, left.shape[:-2]))
+        self.dtype: torch.dtype = left.dtype
+        self.batch: int = math.prod(map(known_size, left.shape[:-2]))
         self.rows, self.inner, self.columns = (known_size(size) for size in (left.shape[-2], left.shape[-1], right.shape[-1]))
 
     def __str__(self) -> str:
@@ -105,8 +105,9 @@ class Choices:
         wrap(runtime + "autotune_cache.AutotuneCache._setup_local_cache", self.set_up)
         replace(cache + "get_local_cache", lambda cache: self.products)
         replace(cache + "update_local_cache", lambda cache, local_cache: None)  # it has changed self.products itself
-        wrap("torch._inductor.fx_passes.pad_mm._should_pad", self.judge)
-        wrap("torch._inductor.fx_passes.pad_mm.is_padded_faster", self.is_padded_faster)
+        if has("padding of matmuls"):
+            wrap("torch._inductor.fx_passes.pad_mm._should_pad", self.judge)
+            wrap("torch._inductor.fx_passes.pad_mm.is_padded_faster", self.is_padded_faster)
         wrap("torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__", self.select)
         wrap("torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save", functools.partial(self.keep_graph, "joint"))
         wrap("torch._inductor.codecache.FxGraphCache._save_graph", functools.partial(self.keep_graph, "own"))
