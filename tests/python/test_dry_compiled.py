@@ -1,10 +1,13 @@
 """torch.compile in dry runs: Inductor's code runs without its kernels. Without Triton, the program runs as it is without."""
+import csv
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
 
 from memtrace._library import find_program
 
@@ -76,6 +79,13 @@ left, right = (torch.empty(*size, device="cuda", dtype=torch.bfloat16) for size 
 torch.cuda.reset_peak_memory_stats()
 torch.compile(torch.mm, options={"cpp_wrapper": True, "shape_padding": True})(left, right)
 said["tuned"] = torch.cuda.max_memory_allocated() > torch.cuda.memory_allocated() + (50 << 20)
+
+# AOTInductor is refused.
+layer, ones = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+try:
+    torch._inductor.aoti_compile_and_package(torch.export.export(layer, (ones,)))
+except RuntimeError as error:
+    said["refused"] = str(error)
 print(json.dumps(said))
 """
 
@@ -110,9 +120,10 @@ def test_what_a_compiled_kernel_writes_is_unknown_and_nothing_else(run):
         number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.startswith('said["values"]'))]
 
 
-def test_no_graph_breaks_that_does_not_without_a_dry_run(run):
+def test_graphs_break_where_they_do_on_a_card(run):
     said, *_ = run
-    assert said["function"] == [1, 0] and said["training"] == [2, 0] and said["lengths"] == [2, 0] and said["graphed"] == [1, 0]
+    assert said["function"] == [1, 0] and said["lengths"] == [2, 0] and said["graphed"] == [1, 0]
+    assert said["training"] == [2, 1]  # torch.optim itself asks for a break
 
 
 def test_steps_of_a_compiled_optimizer_are_counted(run):
@@ -137,6 +148,21 @@ def test_padding_is_a_choice_by_time(run):
     found = [row for row in stored["choices"] if row["name"] == "padding of a matmul 4096 x 1023 x 4096, bfloat16"]
     copies = 2 * (4096 * 1023 + 1023 * 4096)
     assert [(row["count"], row["total"], row["bytes"]) for row in found] == [(1, 2, copies)]
+
+
+def test_a_matmul_is_padded_if_a_card_padded_it():
+    from memtrace.dry.inductor_choices import Product  # which needs torch
+
+    with open(pathlib.Path(__file__).parents[1] / "data/padded_matmuls_h200.tsv", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            rows, inner, columns = (int(row[name]) for name in "mkn")
+            left, right = (torch.empty(*size, dtype=getattr(torch, row["dtype"]), device="meta")
+                           for size in ((rows, inner), (inner, columns)))
+            assert Product(left, right).is_padded() == (row["padded"] == "1"), row
+
+
+def test_aotinductor_is_refused_by_name(run):
+    assert "memtrace: a dry run has no AOTInductor" in run[0]["refused"]
 
 
 def test_nothing_is_written_to_the_user_s_cache(run):

@@ -61,7 +61,7 @@ class Changes:
         original: Callable[..., Any] = Module.__call__
 
         def call(module: Module, *given: Any, **named: Any) -> Any:
-            if self.depth or not is_trained(module):
+            if torch.compiler.is_compiling() or self.depth or not is_trained(module):
                 return original(module, *given, **named)
             self.depth += 1
             try:

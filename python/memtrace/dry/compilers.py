@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from .flex import WRAPPED, fused_attention
 from .imported import follow
 from .places import Place, place_of_user
 
+CHANGES = f"{__package__}.changes"
 left_out: dict[Place, str] = {}  # why torch.compile was left out, by the line of its call
 optimizers: set[int] = set()  # those whose steps were compiled, by id
 
@@ -58,9 +60,11 @@ def replace_compile(note: Callable[[str], None]) -> None:
 
 
 def skip_own_frames(rules: Any) -> None:
-    """Has Dynamo compile no frame of memtrace. `rules` is torch._dynamo.trace_rules."""
+    """Has Dynamo compile no frame of memtrace, but for those that changes of the program put between the program's. `rules` is
+    torch._dynamo.trace_rules."""
     if has("frames"):
-        rules.add(__package__)
+        for name in filter(lambda name: name.startswith(f"{__package__}.") and name != CHANGES, list(sys.modules)):
+            rules.add(name)
 
 
 def follow_optimizers(module: Any) -> None:
