@@ -223,5 +223,6 @@ bool mt_verdict_is_uncertain(const struct mt_verdict_row *row)
 {
     const struct mt_caveat_list *of = row->caveats.of;
     return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_ESTIMATED].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 ||
-           of[MT_CAVEAT_GROWTH].count > 0 || has_differing_choice(&of[MT_CAVEAT_CHOICE]);
+           of[MT_CAVEAT_GROWTH].count > 0 || of[MT_CAVEAT_EAGER].count > 0 ||
+           has_differing_choice(&of[MT_CAVEAT_CHOICE]);
 }

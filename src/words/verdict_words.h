@@ -22,6 +22,6 @@ void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain
 /* Adds a line about each kind of caveat that the run has, each with its line end. */
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out);
 
-/* True if something that could take memory is not known: an operator's scratch memory, code that did not run, growth, or
+/* True if something that could take memory is not known: an operator's scratch memory, code that did not run, growth, a compiler that was left out, or
  * which variant of a kernel a card takes. */
 bool mt_verdict_is_uncertain(const struct mt_verdict_row *row);
