@@ -200,3 +200,37 @@ def test_bitsandbytes_optimizers_and_quantized_layers_run(dry):  # noqa: F811
     states = (2 << 20) + 2 * 4096 * 4 + 2 * 1024 * 4 + 2 * 256 * 4  # bytes; maxima of blocks; moments of the bias; maps
     assert said.stdout.splitlines()[0] == str(states)
     assert said.stdout.splitlines()[3:] == [f"{1 << 19} torch.Size([8, 1024])", f"{1 << 20} torch.Size([8, 1024])"]
+
+
+# ---- apex ----
+
+def test_compiled_modules_of_apex_have_stand_ins(dry):  # noqa: F811
+    (dry.folder / "apex.py").write_text("")
+    said = dry.run("""
+        import torch, amp_C, apex, fused_layer_norm_cuda as norms, fused_weight_gradient_mlp_cuda as products
+
+        def most(call):
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+            made = call()
+            return made, torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
+
+        flag, g, p = (torch.zeros(size, device="cuda", dtype=dtype) for size, dtype in ((1, torch.int), (3000, None), (3000, None)))
+        amp_C.multi_tensor_adam(2048, flag, [[g], [p]], 1e-3)
+        print(p[0].item(), g[0].item(), flag.item())
+        (whole, each), peak = most(lambda: amp_C.multi_tensor_l2norm(2048, flag, [[g, p]], True))
+        print(whole.shape, each.shape, peak)
+        x, weight = torch.zeros(8, 1024, device="cuda", dtype=torch.bfloat16), torch.zeros(1024, device="cuda", dtype=torch.bfloat16)
+        (y, mean, scale), peak = most(lambda: norms.forward_affine(x, (1024,), weight, weight, 1e-5))
+        print(y.dtype, mean.dtype, mean.shape, scale.shape, peak)
+        print(most(lambda: norms.rms_backward_affine(y, scale, x, (1024,), weight, 1e-5, False))[1])
+        products.wgrad_gemm_accum_fp32(x, y, g)
+        print(g[0].item())
+        """)
+    parts = (320 + 2 * 2 + 2 + 1) * 4  # sums of blocks and of chunks, a norm of each tensor and of all
+    row = 1024 * 2
+    assert said.stdout.splitlines() == [
+        "1.0 0.0 0", f"torch.Size([1]) torch.Size([2]) {parts}",
+        f"torch.bfloat16 torch.float32 torch.Size([8]) torch.Size([8]) {8 * row + 2 * 8 * 4}",
+        str(8 * row + row + 16 * 1024 * 4), "1.0"]
+    assert "apex is not built with amp_C here: it counts as built" in said.stderr

@@ -13,7 +13,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import custom, deepspeed_kernels, quantized, saving, searches, services, typed, weights
+from . import apex_kernels, custom, deepspeed_kernels, quantized, saving, searches, services, typed, weights
 from .places import Place, innermost, is_printing, place_of_user
 
 ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
@@ -97,6 +97,7 @@ def replace(cards: Any) -> None:
     services.begin()
     quantized.begin(cards)
     deepspeed_kernels.begin(cards.device)
+    apex_kernels.begin(cards.device, notes.note)
     if has("custom operators"):
         custom.follow(cards.device, notes.note)
     if has("line searches"):
