@@ -2,6 +2,7 @@
 #include "operators/operator_plan.h"
 
 #include "device/card.h"
+#include "operators/cub_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -357,6 +358,45 @@ static void the_librarys_flash_attention_gathers_gradients(void **state)
     add_tensor(&made, "dk", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 2, 64});
     add_output(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){2, 8, 1024});
     assert_takes(&made, 3, (int64_t[]){gathered, expanded, expanded});
+}
+
+/* The same texts under a causal mask: flash-attention 3 keeps sums of rows to base 2, gathers gradients of keys and values in fp32
+ * for their own heads, in tiles of 128 rows, and has a lock for each tile of the query. Its forward has a schedule. */
+static void flash_attention_3_gathers_gradients_in_tiles(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "flash_attn_3::_flash_attn_backward"};
+    const int64_t rows = 2 * 1024, keys = rows * 2 * 64 * 4;
+    add_tensor(&made, "q", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 8, 64});
+    add_tensor(&made, "k", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 2, 64});
+    add_tensor(&made, "v", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 2, 64});
+    add_integer(&made, "is_causal", 1);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){2, 8, 1024});
+    assert_takes(&made, 8,
+                 (int64_t[]){2 * 1000 * 8 * 64 * 2, 2 * 1000 * 2 * 64 * 2, 2 * 1000 * 2 * 64 * 2, rows * 8 * 4,
+                             rows * 8 * 64 * 4, keys, keys, 8 * 2 * 8 * 4});
+    made.call.name = "flash_attn_3::_flash_attn_forward";
+    made.arguments[3].name = "causal";
+    assert_takes(&made, 1, (int64_t[]){(4 * 2 + 1) * 4});
+    made.arguments[3].integer = 0;
+    assert_takes(&made, 0, NULL);
+}
+
+/* 4,096 indices of a table of 2^20 rows, 64 wide: where they come from twice, both as they are and sorted, those that differ, their
+ * counts, and what adds up rows that are there many times. */
+static void tables_of_fbgemm_sort_their_indices(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_exact_cuda"};
+    add_tensor(&made, "grad_output", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){1024, 64});
+    add_tensor(&made, "indices", MT_SCALAR_LONG, LONG, 1, (int64_t[]){4096});
+    add_tensor(&made, "weights_placements", MT_SCALAR_LONG, FLOAT, 1, (int64_t[]){1});
+    add_integer(&made, "total_hash_size_bits", 20);
+    add_integer(&made, "max_D", 64);
+    const int64_t n = 4096, sort = mt_cub_sort_bytes(n, LONG, FLOAT, 3), runs = mt_cub_run_length_bytes(n);
+    assert_takes(&made, 18,
+                 (int64_t[]){n * 4, n * 4, n * 8, n * 8, sort, n * 8, n * 4, 4, runs, (n + 1) * 4,
+                             mt_cub_scan_bytes(n, FLOAT), 4, n * 4, 4, n * 4, 4, 4 * 4, 4 * 64 * 4});
 }
 
 static void no_operator_stands_twice_in_the_table(void **state)
@@ -794,6 +834,8 @@ int main(void)
         cmocka_unit_test(operators_of_other_libraries_have_their_namespace),
         cmocka_unit_test(boxes_are_sorted_and_compared),
         cmocka_unit_test(the_librarys_flash_attention_gathers_gradients),
+        cmocka_unit_test(flash_attention_3_gathers_gradients_in_tiles),
+        cmocka_unit_test(tables_of_fbgemm_sort_their_indices),
         cmocka_unit_test(no_operator_stands_twice_in_the_table),
         cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),
         cmocka_unit_test(attention_is_chosen_as_the_card_would),

@@ -1,4 +1,4 @@
-/* Operators of other libraries: flash-attention 2 and torchvision. Their host code allocates as below, in this order. */
+/* Operators of other libraries: flash-attention 2 and torchvision (flash-attention 3: flash3_plan.c). Their host code allocates as below, in this order. */
 #include "operators/attention_sizes.h"
 
 enum {

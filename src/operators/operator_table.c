@@ -4,6 +4,8 @@
 
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
 #define FLASH_FILE "flash-attention: csrc/flash_attn/flash_api.cpp"
+#define FLASH3_FILE "flash-attention: hopper/flash_api.cpp"
+#define FBGEMM_FOLDER "FBGEMM: fbgemm_gpu/"
 #define VISION_FOLDER "torchvision/csrc/ops/cuda/"
 #define CUDNN_FOLDER "aten/src/ATen/native/cudnn/"
 #define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
@@ -20,8 +22,9 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout, mt_rule_batch_norm, mt_rule_batch_norm_reduce,
     mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm, mt_rule_nonzero, mt_rule_unique, mt_rule_unique_run,
     mt_rule_masked_scatter, mt_rule_repeat, mt_rule_permutation, mt_rule_flash_library_forward,
-    mt_rule_flash_library_varlen_forward, mt_rule_flash_library_backward, mt_rule_nms, mt_rule_boxes,
-    mt_rule_boxes_backward, mt_rule_deform_convolution;
+    mt_rule_flash_library_varlen_forward, mt_rule_flash_library_backward, mt_rule_flash3_forward, mt_rule_offsets,
+    mt_rule_permuted_features, mt_rule_dense_to_jagged, mt_rule_pooled_table_update, mt_rule_table_update,
+    mt_rule_flash3_backward, mt_rule_nms, mt_rule_boxes, mt_rule_boxes_backward, mt_rule_deform_convolution;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -147,6 +150,31 @@ const struct mt_operator_row mt_operator_rows[] = {
      "nothing; of one row for each sequence, it is not known", FLASH_FILE ":539", ""},
     {"flash_attn::_flash_attn_backward flash_attn::_flash_attn_varlen_backward", mt_rule_flash_library_backward,
      "the query's gradient in fp32, gradients of grouped heads", FLASH_FILE ":801", ""},
+    {"flash_attn_3::_flash_attn_forward", mt_rule_flash3_forward,
+     "numbers of the scheduler, with a causal or local mask or sequences that vary in length", FLASH3_FILE ":1013", ""},
+    {"flash_attn_3::_flash_attn_backward", mt_rule_flash3_backward,
+     "sums of rows, the query's gradient in fp32, gradients of grouped heads, locks", FLASH3_FILE ":1479", ""},
+    {"fbgemm::asynchronous_complete_cumsum fbgemm::asynchronous_exclusive_cumsum fbgemm::asynchronous_inclusive_cumsum",
+     mt_rule_offsets, "CUB's scan", FBGEMM_FOLDER "src/sparse_ops/sparse_async_cumsum.cu", ""},
+    {"fbgemm::permute_1D_sparse_data fbgemm::permute_2D_sparse_data", mt_rule_permuted_features,
+     "offsets of lengths before and after, and their scans", FBGEMM_FOLDER "src/sparse_ops/sparse_permute_2d.cu", ""},
+    {"fbgemm::dense_to_jagged_forward", mt_rule_dense_to_jagged, "the values once more",
+     FBGEMM_FOLDER "src/jagged_tensor_ops/dense_to_jagged_forward.cu", ""},
+    {"fbgemm::split_embedding_backward_codegen_rowwise_adagrad_unweighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_rowwise_adagrad_weighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_adagrad_unweighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_adam_unweighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_adam_weighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_sgd_unweighted_exact_cuda "
+     "fbgemm::split_embedding_backward_codegen_sgd_weighted_exact_cuda",
+     mt_rule_pooled_table_update, "indices of all tables, sorted, and what counts them; sums of frequent rows",
+     FBGEMM_FOLDER "codegen/training/backward/embedding_backward_split_template.cu", ""},
+    {"fbgemm::split_embedding_nobag_backward_codegen_rowwise_adagrad_unweighted_exact_cuda "
+     "fbgemm::split_embedding_nobag_backward_codegen_adagrad_unweighted_exact_cuda "
+     "fbgemm::split_embedding_nobag_backward_codegen_adam_unweighted_exact_cuda "
+     "fbgemm::split_embedding_nobag_backward_codegen_sgd_unweighted_exact_cuda",
+     mt_rule_table_update, "the same, with 8 bytes for each index",
+     FBGEMM_FOLDER "codegen/training/backward/embedding_backward_split_template.cu", ""},
     {"torchvision::nms", mt_rule_nms, "sorted boxes, and one bit for each pair of boxes", VISION_FOLDER "nms_kernel.cu",
      ""},
     {"torchvision::roi_align", mt_rule_boxes, "copies of inputs that are not contiguous",
@@ -182,6 +210,11 @@ const struct mt_operator_row mt_operator_rows[] = {
      "_C::fatrelu_and_mul _C::gelu_new _C::gelu_fast _C::gelu_quick _C::rotary_embedding",
      NULL, "nothing: they write into their arguments",
      "vllm: csrc/layernorm_kernels.cu, activation_kernels.cu, pos_encoding_kernels.cu", ""},
+    {"fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_to_padded_dense_backward "
+     "fbgemm::expand_into_jagged_permute "
+     "fbgemm::split_embedding_codegen_forward_unweighted_cuda fbgemm::split_embedding_codegen_forward_weighted_cuda "
+     "fbgemm::split_embedding_nobag_codegen_forward_unweighted_cuda",
+     NULL, "nothing", FBGEMM_FOLDER "src/jagged_tensor_ops, codegen/training/forward", ""},
     {"fill zero normal uniform random bernoulli exponential eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "

@@ -46,7 +46,7 @@ void *address_of(const Tensor &tensor)
     return tensor.storage().unsafeGetStorageImpl()->mutable_data();
 }
 
-/* ---- vLLM: csrc/libtorch_stable/torch_bindings.cpp, and its copies of flash-attention ---- */
+/* ---- vLLM: csrc/libtorch_stable/torch_bindings.cpp; flash-attention 3 and vLLM's copies of flash-attention ---- */
 
 Stack weak_ref_tensor(const call &call)
 {
@@ -111,6 +111,8 @@ const std::unordered_map<std::string, known_kernel> kernels = {
     {"_C::weak_ref_tensor", &weak_ref_tensor},
     {"_C::get_cuda_view_from_cpu_tensor", &view_of_host},
     {"_vllm_fa2_C::varlen_fwd", &flash_attention_2},
+    {"flash_attn_3::fwd", &flash_attention_3},
+    {"flash_attn_3::get_scheduler_metadata", &schedule_of_attention},
     {"_vllm_fa3_C::fwd", &flash_attention_3},
     {"_vllm_fa3_C::get_scheduler_metadata", &schedule_of_attention},
 };
