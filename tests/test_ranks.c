@@ -129,6 +129,61 @@ static void a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone
     assert_says(MEMTRACE("ranks")->out, "4 ranks of 4");
 }
 
+static void change_byte(const char *path, long at)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    const int byte = fgetc(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_true(fputc(byte ^ 0x55, file) != EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Changes every 409th byte of a catalogue, one at a time: what is believed would be another answer. */
+static void no_damage_of_a_catalogue_changes_the_answer(void **state)
+{
+    (void)state;
+    write_job();
+    assert_int_equal(shell("\"$M\" ranks --json >right && cp memtrace.ranks whole && stat -c %%s whole")->code, 0);
+    const long bytes = strtol(shell("stat -c %%s whole")->out, NULL, 10);
+    assert_true(bytes > 4096);
+    for (long at = 41; at < bytes; at += 409) {
+        assert_int_equal(shell("cp whole memtrace.ranks")->code, 0);
+        change_byte("memtrace.ranks", at);
+        if (shell("\"$M\" ranks --json >now && cmp right now")->code != 0)
+            fail_msg("byte %ld of the catalogue changes the answer", at);
+    }
+}
+
+/* With few files, the program can open the catalogue but no trace. */
+static void a_trace_that_could_not_be_read_once_is_read_later(void **state)
+{
+    enum { LEAST_FILES = 4, MOST_FILES = 9 };
+    (void)state;
+    int partial = 0;
+    write_job();
+    assert_int_equal(shell("\"$M\" ranks >right")->code, 0);
+    for (int files = LEAST_FILES; files < MOST_FILES; files++) {
+        shell("rm -f memtrace.ranks; (ulimit -n %d; \"$M\" ranks)", files);
+        partial += shell("test -e memtrace.ranks")->code == 0;
+        assert_int_equal(shell("\"$M\" ranks >now; cmp right now")->code, 0);
+    }
+    assert_true(partial > 0);
+}
+
+static void a_catalogue_is_not_written_through_a_link(void **state)
+{
+    (void)state;
+    write_job();
+    assert_int_equal(
+        shell("\"$M\" ranks >right && mv memtrace.ranks elsewhere && ln -s elsewhere memtrace.ranks &&"
+              " touch memtrace-rank1.db && cksum <elsewhere >before && \"$M\" ranks >now && cmp right now &&"
+              " cksum <elsewhere | cmp before - && rm elsewhere && \"$M\" ranks | cmp right - && test ! -e elsewhere")
+            ->code,
+        0);
+}
+
 static void a_folder_is_a_trace_whose_runs_are_ranks(void **state)
 {
     (void)state;
@@ -308,6 +363,9 @@ int main(void)
         LIBRARY_TEST(what_is_missing_damaged_or_of_another_job_is_named_and_the_rest_answered),
         LIBRARY_TEST(a_trace_that_changed_is_read_anew_and_one_that_did_not_is_not),
         LIBRARY_TEST(a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone),
+        LIBRARY_TEST(no_damage_of_a_catalogue_changes_the_answer),
+        LIBRARY_TEST(a_trace_that_could_not_be_read_once_is_read_later),
+        LIBRARY_TEST(a_catalogue_is_not_written_through_a_link),
         LIBRARY_TEST(a_folder_is_a_trace_whose_runs_are_ranks),
         LIBRARY_TEST(many_snapshots_become_ranks_of_one_trace),
         LIBRARY_TEST(a_number_too_large_for_a_rank_is_none),

@@ -6,14 +6,16 @@
 #include "trace/query/query.h"
 #include "trace/query/rank_rows.h"
 #include "trace/store/connection.h"
+#include "trace/store/page_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define CATALOGUE_ID "1836348011" /* "mtrk", at byte 68 of the file */
-enum { FORMAT = 1, NEVER = -1, ID_AT = 68, ID_BYTES = 4 };
+enum { FORMAT = 2, NEVER = -1, ID_AT = 68, ID_BYTES = 4 };
 
 struct mt_rank_catalogue {
     struct mt_database *database;
@@ -49,29 +51,41 @@ struct stamp {
 #define DECLARED(column, type, member) ", " #column " " #type
 #define RANK_TABLE "trace TEXT" RANK_COLUMNS(DECLARED) ", PRIMARY KEY (trace, run)"
 static const char tables[] =
-    "DROP TABLE IF EXISTS trace; DROP TABLE IF EXISTS rank; DROP TABLE IF EXISTS share;"
     "CREATE TABLE trace (name TEXT PRIMARY KEY, bytes INTEGER, changed_ns INTEGER, problem TEXT);"
     "CREATE TABLE rank (" RANK_TABLE ") WITHOUT ROWID;"
     "CREATE TABLE share (trace TEXT, run INTEGER, key INTEGER, name TEXT, bytes INTEGER,"
     " PRIMARY KEY (trace, run, key, name)) WITHOUT ROWID;"
-    "PRAGMA application_id = " CATALOGUE_ID "; PRAGMA user_version = 1";
+    "PRAGMA application_id = " CATALOGUE_ID "; PRAGMA user_version = 2";
 
 #define NAMED(column, type, member) ", " #column
 #define RANK_COLUMN_NAMES "trace" RANK_COLUMNS(NAMED)
 
 /* ---- open ---- */
 
-/* Makes the tables, unless they are there. A file of another program stays as it is. */
-static mt_status set_up(struct mt_database *database)
+static mt_status make(struct mt_database *database, bool is_file)
+{
+    if (is_file)
+        mt_page_file_reserve(
+            mt_database_handle(database)); /* without, the pages count as unchecked when they are read */
+    return mt_database_execute(database, tables);
+}
+
+/* Makes the tables, unless they are there. A file of another program stays as it is. A catalogue is believed only if each of its
+ * pages has a checksum, which SQLite's own shell and versions before format 2 do not write. */
+static mt_status set_up(struct mt_database *database, bool is_file)
 {
     int64_t id, format, count;
     MT_TRY(mt_database_execute(database, "PRAGMA synchronous = OFF"));
     MT_TRY(mt_database_integer(database, "PRAGMA application_id", &id));
     MT_TRY(mt_database_integer(database, "PRAGMA user_version", &format));
     MT_TRY(mt_database_integer(database, "SELECT count(*) FROM sqlite_schema", &count));
-    if (count > 0 && id != strtoll(CATALOGUE_ID, NULL, 10))
+    if (count == 0)
+        return make(database, is_file);
+    if (id != strtoll(CATALOGUE_ID, NULL, 10))
         return mt_fail(MT_USAGE, "%s is no catalogue of ranks", mt_database_path(database));
-    return count > 0 && format == FORMAT ? MT_OK : mt_database_execute(database, tables);
+    if (format != FORMAT || mt_page_file_state(mt_database_handle(database)) != MT_PAGES_CHECKED)
+        return mt_fail(MT_BAD_TRACE, "%s has no checksums", mt_database_path(database));
+    return MT_OK;
 }
 
 mt_status mt_rank_catalogue_open(const char *path, struct mt_rank_catalogue **out)
@@ -80,7 +94,7 @@ mt_status mt_rank_catalogue_open(const char *path, struct mt_rank_catalogue **ou
     *out = catalogue;
     MT_TRY(mt_database_connect(path != NULL ? path : "the catalogue in memory",
                                path != NULL ? MT_ACCESS_WRITE : MT_ACCESS_PRIVATE, &catalogue->database));
-    return set_up(catalogue->database);
+    return set_up(catalogue->database, path != NULL);
 }
 
 void mt_rank_catalogue_close(struct mt_rank_catalogue *catalogue)
@@ -89,6 +103,12 @@ void mt_rank_catalogue_close(struct mt_rank_catalogue *catalogue)
         return;
     mt_database_close(catalogue->database);
     free(catalogue);
+}
+
+bool mt_rank_catalogue_may_be_at(const char *path)
+{
+    struct stat about;
+    return lstat(path, &about) != 0 ? errno == ENOENT : S_ISREG(about.st_mode);
 }
 
 bool mt_rank_catalogue_is_at(const char *path)
@@ -272,7 +292,7 @@ static mt_status forget(struct mt_database *database, const char *name)
     return status;
 }
 
-/* Reads a trace anew. One that can't be read is stored with the reason. */
+/* Reads a trace anew. One that can't be read is stored with the reason, which may pass: it is read again each time. */
 static mt_status read_trace(struct storing *storing, const char *folder, struct stamp stamp)
 {
     struct mt_statement *add_trace;
@@ -287,8 +307,9 @@ static mt_status read_trace(struct storing *storing, const char *folder, struct 
     MT_THEN(status,
             mt_database_prepare_insert(storing->database, "trace", "name, bytes, changed_ns, problem", &add_trace));
     if (status == MT_OK) {
+        const bool may_change = storing->goes_on || problem.length > 0;
         status = MT_RUN_WITH(add_trace, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(stamp.bytes),
-                             MT_BIND_INTEGER(storing->goes_on ? NEVER : stamp.changed_ns), MT_BIND_TEXT(problem.data));
+                             MT_BIND_INTEGER(may_change ? NEVER : stamp.changed_ns), MT_BIND_TEXT(problem.data));
         mt_statement_finalize(add_trace);
     }
     mt_text_release(&problem);
@@ -374,6 +395,20 @@ static struct mt_rank rank_of(struct mt_ranks *ranks, const char *folder, const 
     return (struct mt_rank){.file = keep_path(ranks, folder, mt_statement_text(row, TRACE)), RANK_COLUMNS(READ)};
 }
 
+/* True if counts of bytes are none: columns are signed. */
+static bool is_negative(const struct mt_rank *rank)
+{
+    bool is_negative = (int64_t)rank->growth_bytes < 0;
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        is_negative |= (int64_t)rank->peak_bytes[measure] < 0;
+    return is_negative;
+}
+
+static mt_status fail_as_damaged(const struct mt_rank_catalogue *catalogue)
+{
+    return mt_fail(MT_BAD_TRACE, "%s is damaged", mt_database_path(catalogue->database));
+}
+
 /* Adds the shares to the ranks from `first` on, which are ordered as the shares are: by trace and run. */
 static mt_status load_shares(struct mt_rank_catalogue *catalogue, struct mt_ranks *out, size_t first,
                              const char *folder)
@@ -387,8 +422,8 @@ static mt_status load_shares(struct mt_rank_catalogue *catalogue, struct mt_rank
         const int64_t run = mt_statement_integer(row, 1), key = mt_statement_integer(row, 2);
         while (place < out->count && (out->items[place].file != file || out->items[place].run != run))
             place++;
-        if (place == out->count || key < 0 || key >= MT_RANK_KEY_COUNT) {
-            status = mt_fail(MT_BAD_TRACE, "%s is damaged", mt_database_path(catalogue->database));
+        if (place == out->count || key < 0 || key >= MT_RANK_KEY_COUNT || mt_statement_integer(row, 4) < 0) {
+            status = fail_as_damaged(catalogue);
             continue;
         }
         struct mt_rank *rank = &out->items[place];
@@ -407,7 +442,10 @@ mt_status mt_rank_catalogue_load(struct mt_rank_catalogue *catalogue, const char
         *MT_HOST_ADD(out->problems, out->problem_count) = (struct mt_rank_problem){
             keep_path(out, folder, mt_statement_text(row, 0)), keep(out, mt_statement_text(row, 1))};
     MT_EACH_ROW (row, status, catalogue->database,
-                 "SELECT " RANK_COLUMN_NAMES " FROM rank WHERE ?1 ORDER BY trace, run", MT_BIND_INTEGER(1))
+                 "SELECT " RANK_COLUMN_NAMES " FROM rank WHERE ?1 ORDER BY trace, run", MT_BIND_INTEGER(1)) {
         *MT_HOST_ADD(out->items, out->count) = rank_of(out, folder, row);
+        if (is_negative(&out->items[out->count - 1]))
+            status = fail_as_damaged(catalogue);
+    }
     return status == MT_OK ? load_shares(catalogue, out, first, folder) : status;
 }

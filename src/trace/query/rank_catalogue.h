@@ -12,6 +12,9 @@ struct mt_rank_catalogue;
 mt_status mt_rank_catalogue_open(const char *path, struct mt_rank_catalogue **out);
 void mt_rank_catalogue_close(struct mt_rank_catalogue *catalogue); /* may be NULL */
 
+/* True if a catalogue may be written at `path`: there is nothing, or a regular file. A link could lead anywhere. */
+bool mt_rank_catalogue_may_be_at(const char *path);
+
 /* True if the file at `path` is a catalogue, be it a damaged one: its header says so. */
 bool mt_rank_catalogue_is_at(const char *path);
 

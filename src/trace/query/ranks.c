@@ -81,7 +81,8 @@ static mt_status read_folder(const char *folder, struct mt_ranks *out)
     MT_TRY(list_traces(folder, &names));
     const char *prefix = strcmp(folder, ".") == 0 ? "" : folder;
     mt_text_add(&path, "%s/" MT_RANK_CATALOGUE, folder);
-    mt_status status = access(folder, W_OK) == 0 ? read_by(path.data, prefix, &names, out) : MT_FAILED;
+    const bool is_kept = access(folder, W_OK) == 0 && mt_rank_catalogue_may_be_at(path.data);
+    mt_status status = is_kept ? read_by(path.data, prefix, &names, out) : MT_FAILED;
     if (status == MT_BAD_TRACE && mt_rank_catalogue_is_at(path.data) && unlink(path.data) == 0)
         status = read_by(path.data, prefix, &names, out);
     if (status != MT_OK)

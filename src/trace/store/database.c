@@ -137,8 +137,7 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
 /* Keeps room at the end of each page of an empty file for its checksum. */
 static mt_status reserve_page_ends(struct mt_database *database)
 {
-    int bytes = MT_PAGE_END_BYTES;
-    if (sqlite3_file_control(mt_database_handle(database), "main", SQLITE_FCNTL_RESERVE_BYTES, &bytes) == SQLITE_OK)
+    if (mt_page_file_reserve(mt_database_handle(database)) == SQLITE_OK)
         return MT_OK;
     return mt_fail(MT_FAILED, "%s: %s", mt_database_path(database), sqlite3_errmsg(mt_database_handle(database)));
 }

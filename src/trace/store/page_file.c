@@ -343,6 +343,12 @@ static struct page_file *find(sqlite3 *handle)
     return sqlite3_file_control(handle, "main", CONTROL_FIND, &file) == SQLITE_OK ? file : NULL;
 }
 
+int mt_page_file_reserve(sqlite3 *handle)
+{
+    int bytes = MT_PAGE_END_BYTES;
+    return sqlite3_file_control(handle, "main", SQLITE_FCNTL_RESERVE_BYTES, &bytes);
+}
+
 mt_page_state mt_page_file_state(struct sqlite3 *handle)
 {
     const struct page_file *file = find(handle);

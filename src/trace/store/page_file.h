@@ -31,6 +31,9 @@ typedef enum mt_page_state {
  * from any thread. */
 const char *mt_page_vfs(void);
 
+/* Keeps room for a checksum at the end of each page of the connection's main file, which is empty. Returns SQLite's code. */
+int mt_page_file_reserve(struct sqlite3 *handle);
+
 /* Returns the state of the connection's main file, once SQLite has read its first page. */
 mt_page_state mt_page_file_state(struct sqlite3 *handle);
 
