@@ -133,6 +133,8 @@ static void names_of_any_kind_break_no_format(void **state)
         found += strcmp(csv_get(&csv, "category"), "Data") == 0 && strcmp(csv_get(&csv, "op"), op) == 0;
     assert_true(found > 0);
     free(csv.text);
+    expect_success(shell("\"$M\" export blocks --trace odd.db --format csv | cat >piped &&"
+                         " grep -q 'c,.x0d.x0ad 12' piped && ! grep -q '^d 12' piped"));
 
     char *text = export_to("blocks --trace odd.db", "odd.json");
     json_t *json = json_loads(text, 0, NULL);

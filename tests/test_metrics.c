@@ -11,7 +11,7 @@
 
 static struct mt_watched run_of_rank(int64_t rank, const char *name)
 {
-    static const struct mt_watched_part categories[] = {{"FFN", 40}, {"a\"b\\c\nd", 2}};
+    static const struct mt_watched_part categories[] = {{"FFN", 40}, {"a\"b\\c\n\xff", 2}};
     return (struct mt_watched){.run = 7,
                                .name = name,
                                .rank = rank,
@@ -35,7 +35,7 @@ static void metrics_of_one_name_stand_together_and_labels_are_escaped(void **sta
                            "memtrace_allocated_bytes{run=\"7\",rank=\"1\",device=\"NVIDIA H200\"} 42\n"
                            "# HELP");
     assert_says(text.data, "memtrace_category_allocated_bytes{run=\"7\",rank=\"1\",device=\"NVIDIA H200\","
-                           "category=\"a\\\"b\\\\c\\nd\"} 2\n");
+                           "category=\"a\\\"b\\\\c\\\\x0a\\\\xff\"} 2\n");
     assert_says(text.data, "# TYPE memtrace_frees_total counter\n");
     mt_text_release(&text);
 }
@@ -83,6 +83,9 @@ static void places_for_metrics_that_cannot_be_are_refused_before_the_run(void **
     assert_says(said->err, "nowhere/run.prom");
     said = MEMTRACE(LONG_RUN "--metrics memtrace.db");
     assert_int_equal(said->code, 2);
+    said = shell("mkfifo pipe.prom && timeout 20 \"$M\" " LONG_RUN "--metrics pipe.prom");
+    assert_int_equal(said->code, 2);
+    assert_says(said->err, "--metrics pipe.prom: this is a pipe");
     said = MEMTRACE(LONG_RUN "--no-trace --metrics run.prom");
     assert_int_equal(said->code, 2);
     assert_says(said->err, "--no-trace");

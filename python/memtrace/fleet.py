@@ -17,6 +17,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ._visible import visible
+
 TABLES = ("ranks", "shares", "steps", "events")
 PACKAGES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark"}
 
@@ -181,7 +183,7 @@ def answers(folder: pathlib.Path, engine: str, questions: list[str]) -> dict[str
 
 def show_table(question: str, rows: Rows) -> None:
     columns = QUESTIONS[question].columns
-    cells = [columns, *([f"{value:,}" if isinstance(value, int) else value for value in row] for row in rows)]
+    cells = [columns, *([f"{value:,}" if isinstance(value, int) else visible(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     are_numbers = [bool(rows) and isinstance(rows[0][i], int) for i in range(len(columns))]
     print(QUESTIONS[question].words)
@@ -217,7 +219,7 @@ def main() -> int:
     folder, questions = given.folder.absolute(), given.questions or list(QUESTIONS)
     for question in questions:
         if question not in QUESTIONS:
-            print(f'memtrace: fleet: unknown question "{question}"; there are {", ".join(QUESTIONS)}', file=sys.stderr)
+            print(f'memtrace: fleet: unknown question "{visible(question)}"; there are {", ".join(QUESTIONS)}', file=sys.stderr)
             return 2
     if given.engine == "print":
         print_texts(folder, questions)
@@ -225,7 +227,7 @@ def main() -> int:
     try:
         found = answers(folder, given.engine, questions)
     except Failed as failure:
-        print(f"memtrace: {failure}", file=sys.stderr)
+        print(f"memtrace: {visible(str(failure))}", file=sys.stderr)
         return 1
     if given.json:
         print(answer_json(given.engine, found))

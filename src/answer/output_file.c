@@ -24,7 +24,7 @@ struct mt_output_file {
     gzFile stream; /* also of what is not compressed */
     int kept; /* a second descriptor of the partial file, which outlives the stream; -1: there is no partial file */
     int error;
-    bool is_terminal;
+    bool is_terminal, is_log;
     uint64_t written, most; /* bytes, before gzip; most 0: any number */
     const char *reason;     /* there may be no more */
     bool is_nameless;       /* the partial file has no name yet */
@@ -187,12 +187,19 @@ static bool is_compressed(const struct mt_output_file *file, mt_output_form form
     return form == MT_OUTPUT_COMPRESSED || (form == MT_OUTPUT_BY_NAME && ends_in_gz(file->name));
 }
 
+static bool is_regular(int descriptor)
+{
+    struct stat about;
+    return fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
 {
     int descriptor = file->name != NULL ? open_descriptor(file, form) : dup(STDOUT_FILENO);
     if (descriptor < 0)
         return fail_to_write(file, errno);
     file->is_terminal = isatty(descriptor) == 1;
+    file->is_log = file->name == NULL && !is_regular(descriptor);
     if (file->partial != NULL && (file->kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) < 0) {
         mt_status status = fail_to_write(file, errno);
         close(descriptor);
@@ -283,6 +290,11 @@ mt_status mt_output_file_go_on(const struct mt_output_file *file)
 bool mt_output_file_is_terminal(const struct mt_output_file *file)
 {
     return file->is_terminal;
+}
+
+bool mt_output_file_is_log(const struct mt_output_file *file)
+{
+    return file->is_log;
 }
 
 /* Writes the rest, also of the compressed stream. */

@@ -41,6 +41,10 @@ mt_status mt_output_file_go_on(const struct mt_output_file *file);
 /* True if the output is a terminal, which would obey control characters. */
 bool mt_output_file_is_terminal(const struct mt_output_file *file);
 
+/* True if the output is the standard output and no regular file: a terminal, or a pipe to a log, whose readers take lines for
+ * commands. */
+bool mt_output_file_is_log(const struct mt_output_file *file);
+
 /* Ends the output and frees it. If `status`, that of the command so far, is MT_OK, the file gets its name;
  * otherwise it is removed, except if it was appended to. Returns the first failure; MT_OK if the reader of the
  * standard output has left. */

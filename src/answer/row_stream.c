@@ -71,7 +71,7 @@ static void print_csv_text(struct mt_row_stream *stream, const char *value)
 {
     struct mt_text field = {0}, visible = {0};
     mt_text_add_csv(&field, value);
-    if (mt_output_file_is_terminal(stream->file))
+    if (mt_output_file_is_log(stream->file))
         mt_text_add_visible(&visible, mt_text_get(&field));
     print(stream, mt_text_get(visible.data != NULL ? &visible : &field));
     mt_text_release(&field);

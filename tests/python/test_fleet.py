@@ -12,6 +12,7 @@ import pytest
 from conftest import TINY, run_program
 
 from memtrace._library import find_program
+from memtrace.fleet import show_table
 
 pytest.importorskip("pyarrow")
 ENGINES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark"}
@@ -150,3 +151,9 @@ def test_what_is_missing_is_named(fleet, job, tmp_path):
     assert done.returncode == 1 and "memtrace export --format parquet" in done.stderr
     done = run_with_python("fleet", fleet, "peeks")
     assert done.returncode == 2 and "peeks" in done.stderr
+
+
+def test_names_are_printed_so_that_no_reader_obeys_them(capsys):
+    show_table("holders", [["job\n::error::passes", "a\x1b[31m", "\u202e\ud800", 1, 2, 3]])
+    said = capsys.readouterr().out
+    assert "job\\x0a::error::passes" in said and "a\\x1b[31m" in said and "\\xe2\\x80\\xae\\xed\\xa0\\x80" in said

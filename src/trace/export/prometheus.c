@@ -1,5 +1,7 @@
 #include "trace/export/prometheus.h"
 
+#include "answer/escape.h"
+
 #include <inttypes.h>
 
 typedef enum metric_type { GAUGE, COUNTER } metric_type;
@@ -82,15 +84,14 @@ static const struct part_metric part_metrics[] = {
     {"memtrace_outside_bytes", "Bytes of the device outside of the allocator, by holder.", "category", outside},
 };
 
-/* Adds the value of a label, escaped as the format wants it. */
+/* Adds the value of a label. The format takes UTF-8 alone, on one line, and wants a backslash before its own characters. */
 static void add_value(struct mt_text *out, const char *value)
 {
-    for (; *value != '\0'; value++) {
-        if (*value == '\n')
-            mt_text_add(out, "\\n");
-        else
-            mt_text_add(out, "%s%c", *value == '\\' || *value == '"' ? "\\" : "", *value);
-    }
+    struct mt_text visible = {0};
+    mt_text_add_visible(&visible, value);
+    for (const char *rest = mt_text_get(&visible); *rest != '\0'; rest++)
+        mt_text_add(out, "%s%c", *rest == '\\' || *rest == '"' ? "\\" : "", *rest);
+    mt_text_release(&visible);
 }
 
 static void add_label(struct mt_text *out, const char *name, const char *value)
