@@ -63,20 +63,30 @@ def verdict(meter: Any, memory: Optional[int], leaks: Optional[int]) -> Optional
     return None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+def fail_test(outcome: Any, said: str) -> None:
+    """Makes a failure the outcome of a hook. Before pluggy 1.1, one that is raised is."""
+    try:
+        pytest.fail(said, pytrace=False)
+    except pytest.fail.Exception as failure:
+        if not hasattr(outcome, "force_exception"):
+            raise
+        outcome.force_exception(failure)
+
+
+@pytest.hookimpl(hookwrapper=True)  # pluggy has `wrapper` since 1.2; with an older one, no test of anybody would run
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
     memory, leaks = limit_of(pyfuncitem, LIMIT_MEMORY), limit_of(pyfuncitem, LIMIT_LEAKS)
     if memory is None and leaks is None:
-        return (yield)
+        yield
+        return
     meter = pyfuncitem.ihook.pytest_memtrace_meter(item=pyfuncitem)
     if meter is None:
         pytest.skip("memtrace: torch sees no CUDA device to measure")
     meter.begin()
     try:
-        result = yield
-        said = verdict(meter, memory, leaks)
+        outcome = yield
+        said = verdict(meter, memory, leaks) if outcome.excinfo is None else None
     finally:
         meter.end()
     if said is not None:
-        pytest.fail(said, pytrace=False)
-    return result
+        fail_test(outcome, said)

@@ -1,6 +1,8 @@
 """The marks limit_memory and limit_leaks, with a meter that a conftest.py brings in the place of a card."""
 import pytest
 
+from memtrace.pytest_plugin import pytest_pyfunc_call
+
 CONFTEST = """
 import pytest
 from memtrace import Block
@@ -121,3 +123,8 @@ def test_what_is_no_size_is_refused(size):
     import memtrace
     with pytest.raises(ValueError, match="20 GiB"):
         memtrace.limit_memory(size)
+
+
+def test_the_plugin_needs_no_newer_pluggy_than_pytest_7():
+    options = pytest_pyfunc_call.pytest_impl
+    assert options["hookwrapper"] and not options.get("wrapper")
