@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Union
 import torch
 
 f32, bf16, f16, i32, i64 = torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int64
-SHORT = {f32: "f32", bf16: "bf16", f16: "f16", i32: "i32", i64: "i64", torch.complex64: "c64", torch.float8_e4m3fn: "f8"}
+f64, c64 = torch.float64, torch.complex64
+SHORT = {f32: "f32", bf16: "bf16", f16: "f16", i32: "i32", i64: "i64", f64: "f64", c64: "c64", torch.float8_e4m3fn: "f8"}
 Shape = Union[int, tuple[int, ...]]
 
 
@@ -81,12 +82,29 @@ def on_host(*shape: int) -> Given:
     return Given(f"host-{text_of(f32, shape)}", lambda: torch.randn(*shape))
 
 
-def positive_definite(*shape: int) -> Given:
+def positive_definite(*shape: int, dtype: torch.dtype = f32, grad: bool = False) -> Given:
     def make() -> torch.Tensor:
-        half = torch.randn(*shape, device="cuda")
-        return half @ half.mT + 64 * torch.eye(shape[-1], device="cuda")
+        half = torch.randn(*shape, device="cuda", dtype=dtype)
+        return (half @ half.mH + 64 * torch.eye(shape[-1], device="cuda")).requires_grad_(grad)
 
-    return Given(f"positive-definite-{text_of(f32, shape)}", make)
+    return Given(f"positive-definite-{text_of(dtype, shape)}" + "+grad" * grad, make)
+
+
+def repeated(shape: tuple[int, ...], value: int, dtype: torch.dtype, device: str = "cuda") -> Given:
+    return Given(f"{'host-' * (device == 'cpu')}{text_of(dtype, shape)}={value}", lambda: torch.full(shape, value, dtype=dtype, device=device))
+
+
+def net(kind: str, inputs: int, hidden: int, dtype: torch.dtype, **named: Any) -> Given:
+    """Returns a recurrent net or its cell."""
+    words = ",".join([str(inputs), str(hidden), *(f"{name}={value}" for name, value in named.items())])
+    return Given(f"{kind}({words})", lambda: getattr(torch.nn, kind)(inputs, hidden, **named).cuda().to(dtype))
+
+
+def packed_sizes(length: int, batch: int) -> Given:
+    """Returns how many sequences have a word at each place. Their lengths fall evenly from `length` to a quarter of it."""
+    lengths = [length - round(0.75 * length * place / batch) for place in range(batch)]
+    sizes = [sum(one > place for one in lengths) for place in range(length)]
+    return Given(f"host-i64[{length}]={batch}..", lambda: torch.tensor(sizes))
 
 
 # ---- cases ----

@@ -5,19 +5,27 @@ PyTorch changes its way. bench/operator_memory.py compares what they take on a c
 
 Each call is made once to get warm. Before and after the second time, a block of MARK_BYTES is taken and freed, by which it is
 found in the trace. The names of the calls that have marks are printed as JSON, and why calls failed.
+
+    python3 bench/operator_cases.py --history FILE [PART OF A NAME...]
+
+needs no memtrace, but a card: what the second time takes is read from PyTorch's own memory history, and written to FILE, a line
+of JSON for each call.
 """
 from __future__ import annotations
 
+import argparse
+import contextlib
 import functools
 import json
-import sys
+import pathlib
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import torch
 from dry_stage import MARK_BYTES
-from operator_case import (CASES, Given, Shape, backward, bf16, below, both, call, f16, f32, forward, i32, i64, leaf, listed, mask,
-                           noise, on_host, positive, positive_definite)
+from operator_case import (CASES, Given, Shape, backward, bf16, below, both, c64, call, f16, f32, f64, forward, i32, i64, leaf, listed,
+                           mask, net, noise, on_host, packed_sizes, positive, positive_definite, repeated)
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 # ---- calls that PyTorch has under no name ----
@@ -41,6 +49,39 @@ def stft(x: Any) -> Any:
 @call
 def recurrent(x: Any, module: Any) -> Any:
     return module(x)
+
+
+@call
+def recurrent_evaluated(x: Any, module: Any) -> Any:
+    with torch.no_grad():
+        return module.eval()(x)
+
+
+@call
+def recurrent_narrow(x: Any, module: Any, dtype: torch.dtype) -> Any:
+    with torch.autocast("cuda", dtype):
+        return module(x)
+
+
+@call
+def recurrent_precise(x: Any, module: Any) -> Any:
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        return module(x)
+
+
+@call
+def recurrent_packed(words: Any, sizes: Any, module: Any) -> Any:
+    return module(torch.nn.utils.rnn.PackedSequence(words, sizes))[0].data
+
+
+@call
+def dropout_state() -> Any:
+    return torch._cudnn_init_dropout_state(0.5, True, 0, dtype=torch.uint8, device=torch.device("cuda"))
+
+
+@call
+def istft(x: Any) -> Any:
+    return torch.istft(x, 400, 160, window=torch.hann_window(400, device="cuda"))
 
 
 @call
@@ -311,6 +352,41 @@ def recurrent_module(kind: str, layers: int, both_ways: bool, dtype: torch.dtype
     return Given(f"{kind}(256,layers={layers},both_ways={both_ways})", make)
 
 
+NETS = ("LSTM", "GRU", "RNN")
+NET_SIZES = ((35, 20, 200, 200), (100, 32, 512, 512), (7, 3, 65, 33), (64, 64, 256, 128), (1, 1, 10, 20), (200, 8, 80, 320),
+             (12, 136, 48, 1024))  # length, batch, input, hidden
+
+
+def list_recurrent_nets() -> None:
+    for kind, dtype, (length, batch, inputs, hidden) in product(NETS, (f32, f16, bf16), NET_SIZES):
+        both("recurrent", leaf(length, batch, inputs, dtype=dtype), net(kind, inputs, hidden, dtype))
+        if hidden > 200:
+            forward("recurrent_evaluated", noise(length, batch, inputs, dtype=dtype), net(kind, inputs, hidden, dtype))
+    options: tuple[dict[str, Any], ...] = ({"num_layers": 2, "dropout": 0.2}, {"num_layers": 3, "bidirectional": True},
+                                           {"batch_first": True}, {"bias": False}, {"num_layers": 2, "bidirectional": True, "dropout": 0.5})
+    for kind, dtype, option in product(NETS, (f32, f16), options):
+        both("recurrent", leaf(40, 24, 96, dtype=dtype), net(kind, 96, 256, dtype, **option))
+    for dtype, hidden, projection in product((f32, f16), (256, 100), (64, 32)):
+        both("recurrent", leaf(40, 24, 96, dtype=dtype), net("LSTM", 96, hidden, dtype, proj_size=projection))
+    for kind in NETS:
+        list_other_nets(kind)
+    forward("dropout_state")
+
+
+def list_other_nets(kind: str) -> None:
+    """Lists nets in double and full precision, under autocast, of packed sequences, and cells."""
+    both("recurrent", leaf(20, 8, 64, dtype=f64), net(kind, 64, 128, f64))
+    both("recurrent_precise", leaf(40, 24, 96), net(kind, 96, 256, f32))
+    for dtype, layers in product((f16, bf16), (1, 2)):
+        both("recurrent_narrow", leaf(40, 24, 96), net(kind, 96, 256, f32, num_layers=layers), dtype)
+    for dtype, (length, batch, inputs, hidden), both_ways in product((f32, f16), ((50, 16, 128, 256), (33, 7, 40, 300)), (False, True)):
+        sizes = packed_sizes(length, batch)
+        both("recurrent_packed", leaf(int(sizes.make().sum()), inputs, dtype=dtype), sizes,
+             net(kind, inputs, hidden, dtype, bidirectional=both_ways))
+    for dtype in (f32, bf16):
+        both("recurrent", leaf(24, 96, dtype=dtype), net(f"{kind}Cell", 96, 256, dtype))
+
+
 def list_copies() -> None:
     here, turned = noise(1000, 1000), noise(1000, 1000).seen(".t()")
     host, turned_host, narrow = on_host(1000, 1000), on_host(1000, 1000).seen(".t()"), noise(1000, 1000, dtype=bf16)
@@ -352,6 +428,124 @@ def list_transforms() -> None:
     forward("stft", noise(4, 16000))
 
 
+SIGNALS = ((64, 1000), (8, 4096), (3, 44100), (16, 65536), (1, 1 << 20), (128, 241), (16, 360), (2, 1, 11025), (5, 10_007))
+IMAGES = ((20, 64, 64), (16, 32, 85, 85), (4, 20, 128, 128), (2, 3, 721, 1440), (4, 40, 100, 100), (8, 256, 256), (3, 37, 211))
+
+
+def list_more_transforms() -> None:
+    for shape in SIGNALS:
+        both("fft.rfft", leaf(*shape))
+        both("fft.irfft", leaf(*shape, dtype=c64), n=2 * shape[-1] - 2)
+        both("fft.fft", leaf(*shape, dtype=c64))
+    for shape in IMAGES:
+        both("fft.rfft2", leaf(*shape))
+        both("fft.irfft2", leaf(*shape, dtype=c64), s=(shape[-2], 2 * shape[-1] - 2))
+        both("fft.fft2", leaf(*shape, dtype=c64))
+        forward("fft.ifft2", noise(*shape, dtype=c64), norm="ortho")
+    for shape in ((4, 32, 32, 32), (2, 8, 48, 48, 48), (1, 20, 13, 64, 100)):
+        both("fft.rfftn", leaf(*shape), dim=(-3, -2, -1))
+        both("fft.irfftn", leaf(*shape, dtype=c64), dim=(-3, -2, -1))
+        forward("fft.fftn", noise(*shape, dtype=c64), dim=(-3, -2, -1))
+    list_unusual_transforms()
+
+
+def list_unusual_transforms() -> None:
+    for shape, dim in (((4, 1000, 32), 1), ((256, 64), 0), ((1009, 16), 0), ((16, 128, 8), -2)):
+        both("fft.rfft", leaf(*shape), dim=dim)
+        both("fft.fft", leaf(*shape, dtype=c64), dim=dim)
+    for dtype, size in product((f64, f16), (64, 1024)):
+        forward("fft.rfft", noise(16, size, dtype=dtype))
+        forward("fft.rfft2", noise(4, size, size, dtype=dtype))
+    forward("fft.fft", noise(16, 1000), norm="ortho")
+    forward("fft.fft", noise(16, 1000).seen("[:,::2]"))
+    forward("fft.hfft", noise(16, 501, dtype=c64))
+    forward("fft.ihfft", noise(16, 1000))
+    forward("fft.fftn", noise(4, 5, 6, 7, 8, dtype=c64))
+    for samples in (16000, 50_000):
+        backward("stft", leaf(4, samples))
+        both("istft", leaf(4, 201, samples // 160, dtype=c64))
+
+
+SQUARES = ((5, 5), (32, 32), (100, 100), (256, 256), (513, 513), (1000, 1000), (4, 16, 16), (16, 32, 32), (3, 128, 128), (600, 8, 8),
+           (2, 3, 40, 40), (2, 512, 512))
+RECTANGLES = ((100, 40), (40, 100), (1000, 64), (8, 60, 20), (8, 20, 60))
+OF_POSITIVE = ("cholesky", "cholesky_ex", "inv", "inv_ex", "eigh", "eigvalsh", "ldl_factor")
+OF_SQUARE = ("det", "slogdet", "lu_factor", "lu", "eig", "eigvals", "matrix_rank", "cond")
+OF_ANY = ("svd", "svdvals", "qr", "pinv")
+ITERATED = ("eigh", "eigvalsh", "eig", "eigvals", "svd", "svdvals", "pinv", "matrix_rank", "cond")  # which take long
+
+
+def list_more_decompositions() -> None:
+    for name, size in product((*OF_POSITIVE, *OF_SQUARE, *OF_ANY), SQUARES):
+        if size[-1] < 513 or name not in ITERATED:
+            forward(f"linalg.{name}", positive_definite(*size) if name in OF_POSITIVE else noise(*size))
+    for name, size in product(OF_ANY, RECTANGLES):
+        forward(f"linalg.{name}", noise(*size))
+    for size in ((32, 32), (100, 40), (8, 60, 20), (3, 128, 128)):
+        forward("linalg.svd", noise(*size), full_matrices=False)
+        forward("linalg.qr", noise(*size), mode="complete")
+        forward("linalg.qr", noise(*size), mode="r")
+    for name, dtype in product((*OF_POSITIVE, *OF_SQUARE, *OF_ANY), (f64, c64)):
+        forward(f"linalg.{name}", positive_definite(48, 48, dtype=dtype) if name in OF_POSITIVE else noise(48, 48, dtype=dtype))
+    for size in SQUARES:
+        list_solutions(size)
+    for size in ((100, 40), (1000, 64), (8, 60, 20)):
+        forward("linalg.lstsq", noise(*size), noise(*size[:-1], 7))
+    list_decompositions_backward()
+
+
+def list_solutions(size: tuple[int, ...]) -> None:
+    for columns in (1, 30):
+        right = noise(*size[:-1], columns)
+        forward("linalg.solve", positive_definite(*size), right)
+        forward("cholesky_solve", right, positive_definite(*size))
+        forward("linalg.solve_triangular", positive_definite(*size), right, upper=False)
+        forward("linalg.lu_solve", noise(*size), repeated(size[:-1], 1, i32), right)
+    forward("cholesky_inverse", positive_definite(*size))
+    forward("linalg.matrix_power", noise(*size), 5)
+    forward("geqrf", noise(*size))
+    forward("linalg.householder_product", noise(*size), noise(*size[:-1]))
+    forward("ormqr", noise(*size), noise(*size[:-1]), noise(*size))
+
+
+def list_decompositions_backward() -> None:
+    for size in ((48, 48), (5, 24, 24)):
+        good = positive_definite(*size, grad=True)
+        for name in ("cholesky", "inv", "eigh", "eigvalsh", "det", "qr", "svdvals", "pinv"):
+            backward(f"linalg.{name}", good)
+        backward("logdet", good)
+        backward("linalg.svd", good, full_matrices=False)
+        backward("linalg.solve", good, leaf(*size[:-1], 3))
+        backward("linalg.solve_triangular", good, leaf(*size[:-1], 3), upper=False)
+        backward("cholesky_solve", leaf(*size[:-1], 3), good)
+
+
+def list_long_rows() -> None:
+    for shape in ((1, 20_000), (20, 19_999), (21, 10_000), (40, 50257), (60, 8000), (100, 5000), (150, 32_000), (200, 3000), (1000, 800),
+                  (800, 799), (4001, 400), (2, 151_936), (4, 32_000), (64, 151_936), (5000, 1000), (1 << 20,)):
+        for k in (5, 300):
+            forward("topk", noise(*shape), k)
+        forward("topk", noise(*shape, dtype=f16), 50)
+    for given in (below(9, 4, 32_000), noise(4, 32_000, dtype=f64), below(9, 4, 32_000).seen(".int()"), noise(32_000, 4).seen(".t()")):
+        forward("topk", given, 50)
+    for named in ({"largest": False}, {"sorted": False}, {"dim": 0}):
+        forward("topk", noise(20_000, 3), 2, **named)
+        forward("topk", noise(3, 20_000), 3, **named)
+    for k in (1024, 4096, 4097, 10_000):
+        forward("topk", noise(4, 32_000), k)
+        forward("topk", noise(400, 6000), k // 2 + k % 2)
+    for shape in ((3, 20_000), (130, 20_000), (200, 5000), (1000, 6000), (2000, 4500), (127, 50257), (128, 50257), (10, 1_000_000), (129, 4097),
+                  (2, 2, 9000)):
+        list_long_sorts(noise(*shape), below(1000, *shape))
+
+
+def list_long_sorts(numbers: Given, whole: Given) -> None:
+    for given in (numbers, numbers.seen(".half()"), numbers.seen(".double()"), whole, whole.seen(".int()")):
+        forward("sort", given)
+    forward("sort", numbers, stable=True, descending=True)
+    forward("argsort", numbers, dim=0)
+
+
 def list_decompositions() -> None:
     size: Shape
     for name in ("svd", "eigh", "cholesky", "inv", "solve", "qr", "det", "lu_factor", "pinv"):
@@ -374,6 +568,18 @@ def list_losses() -> None:
     backward("binary_cross_entropy_with_logits", leaf(1000, 10), positive(1000, 10))
     backward("kl_div", leaf(100, 1000), positive(100, 1000), reduction="batchmean")
     forward("ctc_loss", leaf(50, 4, 20), below(20, 4, 10), lengths(50), lengths(10))
+    for length, batch, kinds, longest in ((50, 4, 20, 12), (100, 16, 32, 20), (300, 8, 29, 60), (20, 2, 1000, 5), (400, 32, 32, 100)):
+        list_ctc_losses(leaf(length, batch, kinds), length, batch, longest)
+
+
+def list_ctc_losses(scores: Given, length: int, batch: int, longest: int) -> None:
+    """Lists losses by PyTorch's kernel, by cuDNN's, and with lengths on the card."""
+    lengths, targets = repeated((batch,), length, i64, "cpu"), repeated((batch,), longest, i64, "cpu")
+    both("ctc_loss", scores, below(9, batch, longest), lengths, targets)
+    forward("ctc_loss", scores, below(9, batch * longest), lengths, targets, zero_infinity=True)
+    both("ctc_loss", scores, below(9, batch, longest), repeated((batch,), length, i64), repeated((batch,), longest, i64))
+    both("ctc_loss", scores, repeated((batch * longest,), 1, i32, "cpu"), repeated((batch,), length, i32, "cpu"),
+         repeated((batch,), longest, i32, "cpu"))
 
 
 def list_backward(dtype: torch.dtype) -> None:
@@ -422,7 +628,8 @@ def optimizer_step(kind: str, named: dict[str, Any]) -> Any:
 def list_all() -> None:
     for part in (list_sorts, list_one_dimension, list_searches, list_embeddings, list_attention, list_attention_kernels, list_norms,
                  list_reductions, list_products, list_convolutions, list_nets, list_copies, list_images, list_transforms,
-                 list_decompositions, list_losses):
+                 list_decompositions, list_losses, list_recurrent_nets, list_more_transforms, list_more_decompositions,
+                 list_long_rows):
         part()
     for dtype in (f32, bf16):
         list_backward(dtype)
@@ -436,32 +643,79 @@ def mark() -> None:
     torch.empty(MARK_BYTES, dtype=torch.uint8, device="cuda")
 
 
-def run(name: str, marked: list[str]) -> None:
-    """Makes a call twice. Adds its name to `marked` before the second time."""
-    torch.manual_seed(0)
-    wanted = CASES[name].make()
-    wanted()
+@contextlib.contextmanager
+def between_marks(name: str, marked: list[str]) -> Iterator[None]:
     marked.append(name)
     mark()
     try:
-        kept = wanted()
+        yield
     finally:
         mark()
+
+
+@contextlib.contextmanager
+def in_history(events: list[str]) -> Iterator[None]:
+    """Adds to `events` what the block allocates, and frees of it: "alloc 512", "free 512"."""
+    torch.cuda.memory._record_memory_history(context=None, max_entries=1_000_000, clear_history=True)
+    yield
+    taken = set[int]()
+    for entry in torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]:
+        if entry["action"] == "alloc":
+            taken.add(entry["addr"])
+            events.append(f"alloc {entry['size']}")
+        elif entry["action"] == "free_requested" and entry["addr"] in taken:
+            events.append(f"free {entry['size']}")
+
+
+def run(name: str, around: contextlib.AbstractContextManager[None]) -> None:
+    """Makes a call twice, the second time within a block of `around`."""
+    torch.manual_seed(0)
+    wanted = CASES[name].make()
+    wanted()
+    with around:
+        kept = wanted()
     del kept
 
 
-def main() -> None:
+def wanted_calls(parts: list[str]) -> list[str]:
+    """Returns the names that have one of the parts; all without any."""
     list_all()
-    parts = sys.argv[1:] or [""]
+    return [name for name in CASES if not parts or any(part in name for part in parts)]
+
+
+def run_marked(names: list[str]) -> None:
     marked: list[str] = []
     failed: dict[str, str] = {}
-    for name in CASES:
-        if any(part in name for part in parts):
-            try:
-                run(name, marked)
-            except Exception as error:  # of any kind: an operator that this PyTorch has not, or not for these inputs
-                failed[name] = f"{type(error).__name__}: {error}"
+    for name in names:
+        try:
+            run(name, between_marks(name, marked))
+        except Exception as error:  # of any kind: an operator that this PyTorch has not, or not for these inputs
+            failed[name] = f"{type(error).__name__}: {error}"
     print(json.dumps({"marked": marked, "failed": failed}))
+
+
+def run_with_history(names: list[str], path: pathlib.Path) -> None:
+    with path.open("w") as file:
+        for name in names:
+            events = list[str]()
+            told: dict[str, Any] = {"name": name, "events": events}
+            try:
+                run(name, in_history(events))
+            except Exception as error:  # as above
+                told = {"name": name, "failed": f"{type(error).__name__}: {error}"}
+            print(json.dumps(told), file=file, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of names: only calls that have one of them")
+    parser.add_argument("--history", type=pathlib.Path, metavar="FILE", help="writes what calls take on this card to FILE")
+    given = parser.parse_args()
+    names = wanted_calls(given.parts)
+    if given.history:
+        run_with_history(names, given.history)
+    else:
+        run_marked(names)
 
 
 if __name__ == "__main__":

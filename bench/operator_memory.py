@@ -5,7 +5,7 @@
     bench/operator_memory.py --memtrace build/release/memtrace [--keep FILE]                               # on one
 
 Prints rows for tools/figures, for all calls and for operators with unequal ones; with --markdown, a table of all operators. The
-second measures the calls on the card first, under the same PyTorch, and stores what they took in FILE.
+second measures the calls on the card first, by PyTorch's memory history, and stores what they took in FILE.
 
 A call's events are its allocations and frees, in order, in bytes as requested. Frees of what was taken before the call are left
 out, since a warm call replaces what the one before left behind.
@@ -17,6 +17,7 @@ import json
 import lzma
 import pathlib
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,14 +43,37 @@ def parts_of(rows: list[list[Any]]) -> Iterator[list[str]]:
         yield [f"{action} {size}" for action, allocation, size in rows[begin + 2:end] if allocation > first]
 
 
-def run_calls(memtrace: str, half: str, device: str, parts: list[str]) -> Calls:
+def say_failed(half: str, name: str, why: str) -> None:
+    say(f"{half}: {name} failed: {why.splitlines()[0][:200]}")
+
+
+def run_dry(memtrace: str, device: str, parts: list[str]) -> Calls:
     """Returns the events of the calls that ran, and says why others did not."""
-    said, rows = run_words(memtrace, [str(CASES), *parts], half, device, {"PYTHONWARNINGS": "ignore"}, SQL)
+    said, rows = run_words(memtrace, [str(CASES), *parts], "dry", device, {"PYTHONWARNINGS": "ignore"}, SQL)
     told = json.loads(said.splitlines()[-1])
     for name, why in told["failed"].items():
-        say(f"{half}: {name} failed: {why.splitlines()[0][:200]}")
+        say_failed("dry", name, why)
     calls = dict(zip(told["marked"], parts_of(rows)))
     return {name: words for name, words in calls.items() if name not in told["failed"]}
+
+
+def read_history(path: pathlib.Path) -> Calls:
+    """Returns the events of the calls that ran, as bench/operator_cases.py wrote them, and says why others did not."""
+    calls: Calls = {}
+    for line in path.read_text().splitlines():
+        told = json.loads(line)
+        if "failed" in told:
+            say_failed("card", told["name"], told["failed"])
+        else:
+            calls[told["name"]] = told["events"]
+    return calls
+
+
+def run_card(parts: list[str]) -> Calls:
+    with tempfile.TemporaryDirectory(prefix="memtrace-calls.") as folder:
+        path = pathlib.Path(folder, "history")
+        ended([sys.executable, str(CASES), "--history", str(path), *parts], {"PYTHONWARNINGS": "ignore"})
+        return read_history(path)
 
 
 def read_calls(path: pathlib.Path, parts: list[str]) -> Calls:
@@ -137,10 +161,10 @@ def main() -> int:
     if given.card:
         card = read_calls(given.card, given.parts)
     else:
-        card = run_calls(given.memtrace, "card", given.device, given.parts)
+        card = run_card(given.parts)
         if given.keep:
             write_calls(given.keep, card)
-    dry = run_calls(given.memtrace, "dry", given.device, given.parts)
+    dry = run_dry(given.memtrace, given.device, given.parts)
     total, operators = compare(card, dry)
     if given.unequal:
         print("\n".join(total.unequal))

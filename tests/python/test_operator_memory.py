@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/operators"
 sys.path.insert(0, str(ROOT / "bench"))
 
-from operator_memory import compare, operator_of, read_calls, run_calls  # noqa: E402 (in bench)
+from operator_memory import compare, operator_of, read_calls, run_dry  # noqa: E402 (in bench)
 
 pytestmark = [pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card"),
               pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11), reason="older than what was measured")]
@@ -50,7 +50,7 @@ def compared():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
         patch.setenv("MEMTRACE_CUDNN", "off")
-        dry = run_calls(str(find_program()), "dry", "sim:h200", list(calls))
+        dry = run_dry(str(find_program()), "sim:h200", list(calls))
     total, _ = compare(calls, dry)
     return Compared(set(calls), set(dry), set(total.unequal), set((DATA / "unequal.txt").read_text().splitlines()))
 
@@ -83,7 +83,7 @@ def test_convolutions_take_what_cudnn_says(monkeypatch):
         pytest.skip("MEMTRACE_CUDNN names no cuDNN 9.19")
     monkeypatch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
     calls = read_calls(DATA / "h200.json.xz", ["conv"])
-    total, _ = compare(calls, run_calls(str(find_program()), "dry", "sim:h200", ["conv"]))
+    total, _ = compare(calls, run_dry(str(find_program()), "sim:h200", ["conv"]))
     assert len(calls) == 108
     assert [name for name in total.unequal if "[256,64,1,1]+channels_last" not in name] == []  # which cuBLASLt splits
     assert total.equal == 105
