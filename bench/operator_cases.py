@@ -578,8 +578,7 @@ def list_ctc_losses(scores: Given, length: int, batch: int, longest: int) -> Non
     both("ctc_loss", scores, below(9, batch, longest), lengths, targets)
     forward("ctc_loss", scores, below(9, batch * longest), lengths, targets, zero_infinity=True)
     both("ctc_loss", scores, below(9, batch, longest), repeated((batch,), length, i64), repeated((batch,), longest, i64))
-    both("ctc_loss", scores, repeated((batch * longest,), 1, i32, "cpu"), repeated((batch,), length, i32, "cpu"),
-         repeated((batch,), longest, i32, "cpu"))
+    both("ctc_loss", scores, repeated((batch * longest,), 1, i32), repeated((batch,), length, i32), repeated((batch,), longest, i32))
 
 
 def list_backward(dtype: torch.dtype) -> None:

@@ -96,15 +96,42 @@ static bool has_several_blocks(int64_t rows, int64_t length)
     return length >= 400;
 }
 
+/* Returns how many blocks search a row (TensorTopK.cu, get_items_per_thread): as few as keep all multiprocessors busy, but a
+ * thread has 4 to 64 elements. */
+static int64_t blocks_of_row(const struct mt_card *card, int64_t rows, int64_t length)
+{
+    enum { THREADS = 256, RESIDENT = 6, FEWEST = 4, MOST = 64 }; /* resident: blocks that a multiprocessor has registers for */
+    const int64_t busy = (int64_t)card->multiprocessors * RESIDENT * THREADS;
+    int64_t elements = mt_smaller(mt_divide_up(MT_PRODUCT(rows, length), busy), MOST);
+    elements = elements < FEWEST ? FEWEST : elements;
+    return mt_divide_up(length, elements * THREADS);
+}
+
+/* Adds the search of rows by several blocks each: by 8 bits at once, they count how many elements have which value. */
+static void search_rows(struct mt_operator_plan *plan, const struct mt_operand *input, int64_t length)
+{
+    enum { DIGIT_VALUES = 256, NUMBER_BYTES = 4, SHORT_BYTES = 2 };
+    const int64_t rows = input->elements / length, blocks = MT_PRODUCT(rows, blocks_of_row(plan->card, rows, length));
+    mt_inner_take(plan, MT_PRODUCT(rows, input->item_bytes)); /* the least of the largest elements */
+    mt_inner_take(plan, MT_PRODUCT(2, rows, NUMBER_BYTES));   /* how many are still sought */
+    mt_inner_take(plan, MT_PRODUCT(2, rows, input->item_bytes > NUMBER_BYTES ? input->item_bytes : NUMBER_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(blocks, DIGIT_VALUES, SHORT_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(rows, DIGIT_VALUES, NUMBER_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(blocks, NUMBER_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(blocks, NUMBER_BYTES));
+    mt_inner_use(plan, CUB_SCAN_BYTES);
+    mt_inner_use(plan, CUB_SCAN_BYTES);
+}
+
 MT_RULE(top)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
-    if (input != NULL && input->dims > 0 && input->elements > 0) {
-        const int64_t length = input->sizes[mt_call_dimension(call, input, -1)];
-        if (has_several_blocks(input->elements / length, length))
-            mt_inner_guess(plan);
-    }
     mt_inner_outputs(plan, call, 0);
+    if (input == NULL || input->dims == 0 || input->elements == 0)
+        return;
+    const int64_t length = input->sizes[mt_call_dimension(call, input, -1)];
+    if (has_several_blocks(input->elements / length, length))
+        search_rows(plan, input, length);
 }
 
 /* _embedding_bag: the words' bags before the sums of the bags. */
