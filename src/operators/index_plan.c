@@ -100,7 +100,12 @@ static bool has_several_blocks(int64_t rows, int64_t length)
  * thread has 4 to 64 elements. */
 static int64_t blocks_of_row(const struct mt_card *card, int64_t rows, int64_t length)
 {
-    enum { THREADS = 256, RESIDENT = 6, FEWEST = 4, MOST = 64 }; /* resident: blocks that a multiprocessor has registers for */
+    enum {
+        THREADS = 256,
+        RESIDENT = 6,
+        FEWEST = 4,
+        MOST = 64
+    }; /* resident: blocks that a multiprocessor has registers for */
     const int64_t busy = (int64_t)card->multiprocessors * RESIDENT * THREADS;
     int64_t elements = mt_smaller(mt_divide_up(MT_PRODUCT(rows, length), busy), MOST);
     elements = elements < FEWEST ? FEWEST : elements;

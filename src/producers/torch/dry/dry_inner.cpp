@@ -290,15 +290,38 @@ void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue>
         memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
-void take_without_operator(const char *name, const std::vector<std::pair<const char *, IValue>> &arguments)
+using named_values = std::vector<std::pair<const char *, IValue>>;
+
+/* Splits arguments into names and values. */
+static std::pair<names, std::vector<IValue>> split(const named_values &arguments)
 {
-    names argument_names;
-    std::vector<IValue> values;
+    std::pair<names, std::vector<IValue>> parts;
     for (const auto &[argument, value] : arguments) {
-        argument_names.push_back(argument);
-        values.push_back(value);
+        parts.first.push_back(argument);
+        parts.second.push_back(value);
     }
+    return parts;
+}
+
+void take_without_operator(const char *name, const named_values &arguments)
+{
+    const auto [argument_names, values] = split(arguments);
     inner_call(name, argument_names, values, {}).carry_out([](const mt_inner &) {});
+}
+
+int64_t listed_bytes(const char *name, const named_values &arguments, int number)
+{
+    const auto [argument_names, values] = split(arguments);
+    const std::vector<IValue> results(static_cast<size_t>(number) + 1);
+    const description described(argument_names, values, results);
+    const mt_operator_call call = described.call(name);
+    std::array<mt_inner, MT_INNER_MOST> plan;
+    int64_t bytes = 0;
+    const int count = memtrace_torch_plan(&call, plan.data());
+    for (int i = 0; i < count; i++)
+        if (plan[i].kind == MT_INNER_OUTPUT && plan[i].number == number)
+            bytes = plan[i].bytes;
+    return bytes;
 }
 
 void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,

@@ -31,6 +31,9 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
  * names that the rule looks for; its results, which are there, may be among them. */
 void take_without_operator(const char *name, const std::vector<std::pair<const char *, c10::IValue>> &arguments);
 
+/* Returns the bytes that the table lists for result `number` of such a call; 0 if it does not name that result. */
+int64_t listed_bytes(const char *name, const std::vector<std::pair<const char *, c10::IValue>> &arguments, int number);
+
 /* True if the table has an operator. */
 bool is_in_table(const c10::OperatorHandle &op);
 
