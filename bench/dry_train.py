@@ -13,6 +13,8 @@ import json
 from typing import Any, Optional
 
 import dry_compiled_models  # noqa: F401 (lists its programs)
+import dry_convolution_models  # noqa: F401 (lists its programs)
+import dry_detector_models  # noqa: F401 (lists its programs)
 import dry_graph_models  # noqa: F401 (lists its programs)
 import dry_layout_models  # noqa: F401 (lists its programs)
 import dry_library_models
