@@ -96,7 +96,7 @@ static void a_program_alone_runs_dry_without_a_gpu(void **state)
 {
     (void)state;
     static const char *const programs[] = {"train.py", "python3 train.py", "--device sim:l4 train.py",
-                                           "start train.py"};
+                                           "--python=found/python3 train.py", "start train.py"};
     shell(MAKE_PYTHONS "true");
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
         const struct said *said = shell("CUDA_VISIBLE_DEVICES= " ALONE "\"$M\" %s --lr 1", programs[i]);

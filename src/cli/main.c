@@ -77,10 +77,15 @@ static const char *command_word(const char *argument)
     return strcmp(argument, "--version") == 0 ? "version" : argument;
 }
 
-/* True if the words, which name no command, are a program or the options of `memtrace start`. */
-static bool is_program(char **words)
+/* True if the word is an option of `memtrace start`: --device or --device=CARD. */
+static bool is_start_option(const char *word)
 {
-    return strcmp(words[0], "--device") == 0 || mt_launch_is_python(words);
+    for (const struct mt_option *option = mt_command_start.options; option->name != NULL; option++) {
+        const size_t length = strlen(option->name);
+        if (option->name[0] == '-' && strncmp(word, option->name, length) == 0 && strchr("=", word[length]) != NULL)
+            return true;
+    }
+    return false;
 }
 
 static mt_status run_program(int count, char **arguments)
@@ -93,7 +98,9 @@ static mt_status run_program(int count, char **arguments)
     mt_status status = mt_command_find(command_word(arguments[1]), &command);
     if (status == MT_OK)
         return mt_command_run_words(command, count - 2, arguments + 2);
-    return is_program(arguments + 1) ? mt_command_run_words(&mt_command_start, count - 1, arguments + 1) : status;
+    if (is_start_option(arguments[1]) || mt_launch_is_python(arguments + 1))
+        return mt_command_run_words(&mt_command_start, count - 1, arguments + 1);
+    return status;
 }
 
 /* Prints the failure after the answer so far. */
