@@ -217,14 +217,17 @@ const struct mt_operator_row mt_operator_rows[] = {
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
     {"index_copy", NULL, "nothing", "aten/src/ATen/native/TensorAdvancedIndexing.cpp", ""},
     {"_C::rms_norm _C::fused_add_rms_norm _C::silu_and_mul _C::mul_and_silu _C::gelu_and_mul _C::gelu_tanh_and_mul "
-     "_C::fatrelu_and_mul _C::gelu_new _C::gelu_fast _C::gelu_quick _C::rotary_embedding",
+     "_C::fatrelu_and_mul _C::gelu_new _C::gelu_fast _C::gelu_quick _C::rotary_embedding "
+     "_C_cache_ops::reshape_and_cache_flash",
      NULL, "nothing: they write into their arguments",
-     "vllm: csrc/layernorm_kernels.cu, activation_kernels.cu, pos_encoding_kernels.cu", ""},
+     "vllm: csrc/layernorm_kernels.cu, activation_kernels.cu, pos_encoding_kernels.cu, cache_kernels.cu", ""},
     {"fbgemm::jagged_to_padded_dense_forward fbgemm::jagged_to_padded_dense_backward "
      "fbgemm::expand_into_jagged_permute "
      "fbgemm::split_embedding_codegen_forward_unweighted_cuda fbgemm::split_embedding_codegen_forward_weighted_cuda "
      "fbgemm::split_embedding_nobag_codegen_forward_unweighted_cuda",
      NULL, "nothing", FBGEMM_FOLDER "src/jagged_tensor_ops, codegen/training/forward", ""},
+    {"_C::weak_ref_tensor _C::get_cuda_view_from_cpu_tensor", NULL,
+     "nothing: the memory is another tensor's, or the host's", "vllm: csrc/libtorch_stable/torch_bindings.cpp", ""},
     {"fill zero normal uniform random bernoulli exponential eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "

@@ -149,13 +149,9 @@ class Cards:
         self.memory.memtrace_torch_memory_fraction(fraction, device)
 
     def set_alloc(self, configuration: str) -> None:
-        """Sets the allocator's settings, as PYTORCH_ALLOC_CONF does. Fails with RuntimeError once a card is in use."""
+        """Sets the allocator's settings, as PYTORCH_ALLOC_CONF does. Once a card is in use they stay, with a note."""
         assert self.configure is not None
-        try:
-            self.configure(configuration)
-        except Exception as error:
-            raise RuntimeError(f"memtrace: a dry run has no allocator settings ({configuration}) after the first tensor on a card: "
-                               "set them before, or in PYTORCH_ALLOC_CONF") from error
+        self.configure(configuration)
 
     def empty_cache(self) -> None:
         self.memory.memtrace_torch_reset()

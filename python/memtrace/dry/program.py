@@ -329,7 +329,13 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
 
     def configure(configuration: Optional[str] = None) -> None:
         nonlocal alloc
-        alloc = alloc if configuration is None else simulated.alloc_of(configuration)
+        wanted = alloc if configuration is None else simulated.alloc_of(configuration)
+        if configuration is not None and watcher.cards.requested_bytes() > 0:
+            if wanted != alloc:
+                replaced.notes.note(f"allocator settings after the first tensor on a card are left out ({configuration}): "
+                                    "what is reserved follows those before")
+            return
+        alloc = wanted
         path = trace or trace_of_process()
         watcher._check(library.memtrace_torch_configure(alloc.encode(), os.fsencode(path), os.fsencode(name)))
 
