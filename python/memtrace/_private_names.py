@@ -42,6 +42,9 @@ PARTS = {
     "backward": Part("recording/labels.py", ("torch.autograd.Variable._execution_engine.run_backward",), "backward is not followed"),
     "compiler": Part("recording/labels.py", (
         "torch._C._dynamo.eval_frame.set_eval_frame",), "torch.compile compiles functions of memtrace"),
+    "generated code": Part("recording/generated.py", (
+        "torch._inductor.compile_fx.compile_fx(model_)", "torch._inductor.compile_fx._compile_fx_inner(gm)",
+        "torch._inductor.codecache.PyCodeCache.load_by_key_path(key,path)"), "memory of compiled code belongs to the module that was compiled"),
     "NVTX ranges": Part("recording/watching.py", (
         "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"), "ranges are not steps"),
     "sharded gradients": Part("recording/spread.py", (

@@ -5,7 +5,6 @@ fields follow each other at their alignment. What is not understood raises NotUn
 """
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 import re
@@ -181,7 +180,6 @@ def derive(include: os.PathLike[str]) -> Any:
         pool_offset=fields.get(POOL, 0), **{field: fields[name] for name, field in FIELDS.items()}, **{name: numbers[name] for name in ACTIONS})
 
 
-@functools.lru_cache(maxsize=1)
 def check_observer(include: os.PathLike[str]) -> int:
     """Returns the number of the kind that the program's ranges are. Fails with NotUnderstood unless PyTorch's observers are as
     src/producers/torch/torch_record_function.cpp has them."""

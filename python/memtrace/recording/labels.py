@@ -20,7 +20,8 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 
 from .._private_names import has, original_of, wrap
-from . import abi
+from . import abi, stacks
+from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of
 
@@ -36,9 +37,6 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"(?i)mlp|ffn|feed_?forward|swiglu", "FFN"),
     (r"(?i)block|layer|transformer|model", "Block"),
 )
-
-# The names of modules within modules that only wrap them. They are no part of a path, as in the names of a state_dict.
-WRAPPED = "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"
 
 ROOT = 0
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
@@ -120,12 +118,19 @@ class Labels:
         """Does the same for a category whose memory is scratch memory."""
         return int(self.library.memtrace_torch_workspace_category(name.encode()))
 
-    def rule_for(self, module: torch.nn.Module, name: str, around: int) -> int:
-        """Returns the category of a module by the rules, or else `around`, that of the module around it."""
+    def rule_for(self, kind: str, name: str, around: int) -> int:
+        """Returns the category of a module of a class by the rules, or else `around`, that of the module around it."""
         for pattern, category in self.rules:
-            if pattern.search(type(module).__name__) or pattern.search(name):
+            if pattern.search(kind) or pattern.search(name):
                 return category
         return around
+
+    def _category_in(self, kinds: tuple[str, ...], name: str) -> int:
+        """Returns the category of a module in modules of those classes, the outermost first and its own last."""
+        category = self.other
+        for kind in kinds[:-1]:
+            category = self.rule_for(kind, "", category)
+        return self.rule_for(kinds[-1], name, category)
 
     # ---- watching ----
 
@@ -169,7 +174,7 @@ class Labels:
         """Adds the places of a module and of the modules inside it to `found`."""
         key = id(module)
         if key not in self.places:
-            category = self.rule_for(module, name, around)
+            category = self.rule_for(type(module).__name__, name, around)
             span = parent if name in WRAPPED else self._span(parent, name, type(module).__name__)
             self.places[key] = Place(span, category, weakref.ref(module, lambda _: self._forget(key)))
             self.library.memtrace_torch_module(key, self.places[key].span, category)
@@ -205,6 +210,18 @@ class Labels:
         graph = find_graph()
         if graph is not None:
             library.memtrace_torch_graph(*graph)
+        self._follow_generated()
+
+    def _follow_generated(self) -> None:
+        """Follows the code that torch.compile generates, whose lines are found in call stacks."""
+        try:
+            stacks.find(self.library)
+        except stacks.NotKnown as error:
+            self._say(f"modules of compiled code are not known: {error}")
+            return
+        generated = Generated(self.library, self._category_in)
+        generated.follow()
+        self.handles.append(generated)
 
     def _follow(self, without: str, what: Any, begin: Callable[..., int], end: Callable[[Any], None], *functions: Any) -> None:
         """Has the library call functions around each call of a function of PyTorch's, until all hooks are removed."""
@@ -245,7 +262,8 @@ class Labels:
 
     def _on_new(self, module: torch.nn.Module) -> None:
         """Watches a module when it is first called, inside of the one that is under way."""
-        self._watch_in(module, type(module).__name__, self.library.memtrace_torch_span_now(),
+        inner = getattr(module, "_orig_mod", module)  # of one that torch.compile has made
+        self._watch_in(module, type(inner).__name__, self.library.memtrace_torch_span_now(),
                        self.library.memtrace_torch_category_now())
 
     def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:

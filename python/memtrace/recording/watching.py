@@ -14,7 +14,8 @@ import gc
 import os
 import pathlib
 import threading
-from typing import Any, Optional, Union
+import weakref
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
@@ -34,6 +35,23 @@ CUDA: Any = torch.cuda  # its functions have no types
 watcher: Optional["Watcher"] = None
 
 
+class Version(NamedTuple):
+    """A parameter's version, which counts its changes."""
+
+    parameter: weakref.ref[Any]
+    number: int
+
+    @classmethod
+    def of(cls, module: torch.nn.Module) -> Optional[Version]:
+        """Returns the version of the module's first parameter that is trained."""
+        parameter: Any = next((each for _, each in module.named_parameters() if each.requires_grad), None)
+        return None if parameter is None else cls(weakref.ref(parameter), getattr(parameter, "_version", 0))
+
+    def has_changed(self) -> bool:
+        parameter = self.parameter()
+        return parameter is not None and getattr(parameter, "_version", 0) != self.number
+
+
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
 
@@ -48,6 +66,10 @@ class Watcher(Labels):
         self.ran_backward = False  # in the current step
         self.has_own_steps = self.step_prefix is not None  # the program tells of them
         self.has_optimizer: Optional[bool] = None  # None: not known yet
+        self.sees_updates = False  # an optimizer's step was seen; those that are compiled are not
+        self.unseen: Optional[weakref.WeakSet[Any]] = None  # optimizers whose steps are compiled; None: not looked for yet
+        self.begins_at_forward = False  # a step began with the forward of a module; those that are compiled are not seen
+        self.version: Optional[Version] = None  # when the step began
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
         if self.step_prefix is not None and has("NVTX ranges"):
@@ -87,30 +109,44 @@ class Watcher(Labels):
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
-        if self.in_step and self.ran_backward and not self.has_own_steps and self._updates_itself():
-            self._end_own_step()  # the program has updated its parameters by itself
+        if self.in_step and self.ran_backward and not self.has_own_steps and (self._was_updated() or self._updates_itself()):
+            self._end_own_step()  # the program has updated its parameters by itself, or in compiled code
         if not self.in_step and not self.has_own_steps and module.training:
-            self.in_step, self.ran_backward = True, False
+            self.in_step, self.ran_backward, self.begins_at_forward = True, False, True
+            self.version = Version.of(module)
             self.begin_step()
 
     def _after_optimizer(self, optimizer: Any) -> None:
         super()._after_optimizer(optimizer)
-        self.has_optimizer = True
+        self.has_optimizer = self.sees_updates = True
         if self.updates:
             return  # it is a part of another, as with ZeroRedundancyOptimizer
         self._phase("forward", self.data)  # what comes next is the data of the next step
-        if not self.has_own_steps:
-            self._end_own_step()
+        if self.has_own_steps:
+            return
+        is_unseen = not self.in_step and not self.begins_at_forward
+        self._end_own_step()
+        if is_unseen:
+            self.begin_step()  # forward is compiled with what calls it
 
     def _end_own_step(self) -> None:
         self.in_step = False
         self.end_step()
 
+    def _was_updated(self) -> bool:
+        """True if a parameter has changed since the step began, by an optimizer that is compiled. Labels the state of optimizers."""
+        if self.sees_updates or self.version is None or not self.version.has_changed():
+            return False
+        if self.unseen is None:
+            self.unseen = weakref.WeakSet(optimizers())
+        for optimizer in self.unseen:
+            self.label_state(optimizer)
+        return True
+
     def _updates_itself(self) -> bool:
         """True if the program has no optimizer of PyTorch's, whose steps would end the steps of training."""
         if self.has_optimizer is None:  # looked for once, since it takes long
-            self.has_optimizer = False
-            self.has_optimizer = any(issubclass(type(one), torch.optim.Optimizer) for one in gc.get_objects())
+            self.has_optimizer = bool(optimizers())
         return not self.has_optimizer
 
     def _on_range(self, name: Optional[str]) -> None:
@@ -134,6 +170,11 @@ class Watcher(Labels):
         if ranges and ranges.pop():
             self.end_step()
         return original(*given, **named)
+
+
+def optimizers() -> list[Any]:
+    """Returns all optimizers of PyTorch's that there are. Takes long."""
+    return [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
 
 
 def fall_back(reason: str) -> None:

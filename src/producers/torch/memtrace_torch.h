@@ -249,6 +249,11 @@ void memtrace_torch_module_end(uint64_t module);
  * than those that are known. */
 int memtrace_torch_graph(uint32_t number_at, uint32_t thread_at, uint64_t thread);
 
+/* Tells which modules the lines of generated code belong to: "LINE\tROOT\tPATH\tKIND\tCATEGORY\n" for lines from LINE on, in order.
+ * PATH is a module's within the module whose span the code runs in, or within ROOT where it runs in none. `code` is the address of a
+ * code object, which must stay. Copies the text. Counts after memtrace_torch_stacks. */
+void memtrace_torch_generated(uint64_t code, const char *origins);
+
 /* ---- call stacks, and names of operators, of what a watched allocator hands out ---- */
 
 /* Finds the call stacks of Python 3.`minor`, this process's. Fails if its memory is not laid out as known. */

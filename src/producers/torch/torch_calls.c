@@ -1,6 +1,7 @@
 /* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
  * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
 #include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_generated.h"
 #include "producers/torch/torch_label.h"
 #include "producers/torch/torch_library.h"
 #include "producers/torch/torch_memory.h"
@@ -105,16 +106,24 @@ void memtrace_torch_span_end(uint32_t depth)
     mt_thread_spans_end(mt_torch_spans(), depth);
 }
 
-uint32_t memtrace_torch_span_now(void)
+/* Returns the label that a block of the thread gets now. */
+static struct mt_torch_label label_now(void)
 {
     const char *class_name;
-    return mt_torch_label_here(&class_name).span;
+    struct mt_torch_label label = mt_torch_label_here(&class_name);
+    if (!mt_torch_is_child())
+        mt_torch_generated_label(mt_torch_names_of_all(), &label);
+    return label;
+}
+
+uint32_t memtrace_torch_span_now(void)
+{
+    return label_now().span;
 }
 
 int memtrace_torch_category_now(void)
 {
-    const char *class_name;
-    return mt_torch_label_here(&class_name).category;
+    return label_now().category;
 }
 
 bool mt_torch_relabel(uint64_t address, uint32_t span, int category)

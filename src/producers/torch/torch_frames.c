@@ -172,21 +172,34 @@ static int32_t instruction_of(const char *frame, const char *code)
     return (int32_t)(pointer_at(frame, at->frame_instruction) - code - (ptrdiff_t)at->code_begin);
 }
 
-void mt_torch_frames_walk(struct mt_torch_stack *out)
+uint32_t mt_torch_frames_top(struct mt_torch_frame *out, uint32_t most)
 {
     enum { TAGS = 7 }; /* bits of a reference that say how it is counted */
     const struct layout *at = &python.layout;
-    out->hash = out->depth = 0;
-    for (const char *frame = innermost_frame(); frame != NULL && out->depth < MT_TORCH_MOST_CALLS;
+    uint32_t depth = 0;
+    for (const char *frame = innermost_frame(); frame != NULL && depth < most;
          frame = pointer_at(frame, at->frame_previous)) {
         if (at->frame_owner > 0 && frame[at->frame_owner] >= OWNED_BY_C)
             continue;
-        struct mt_torch_frame *found = &out->frames[out->depth++];
+        struct mt_torch_frame *found = &out[depth++];
         found->code = pointer_at(frame, at->frame_code);
         found->code -= (uintptr_t)found->code & TAGS;
         found->instruction = instruction_of(frame, found->code);
-        out->hash = (out->hash << 31 | out->hash >> 33) * 0x94d049bb133111ebu ^ hash_of(found);
     }
+    return depth;
+}
+
+void mt_torch_frames_walk(struct mt_torch_stack *out)
+{
+    out->hash = 0;
+    out->depth = mt_torch_frames_top(out->frames, MT_TORCH_MOST_CALLS);
+    for (uint32_t i = 0; i < out->depth; i++)
+        out->hash = (out->hash << 31 | out->hash >> 33) * 0x94d049bb133111ebu ^ hash_of(&out->frames[i]);
+}
+
+int mt_torch_frame_line(const struct mt_torch_frame *frame)
+{
+    return python.line_at((void *)(uintptr_t)frame->code, frame->instruction);
 }
 
 /* ---- texts ---- */
@@ -239,5 +252,5 @@ int mt_torch_frame_describe(const struct mt_torch_frame *frame, struct mt_text *
     assert(python.line_at != NULL && frame->code != NULL);
     add_text(function, pointer_at(frame->code, python.layout.code_function));
     add_text(file, pointer_at(frame->code, python.layout.code_file));
-    return python.line_at((void *)(uintptr_t)frame->code, frame->instruction);
+    return mt_torch_frame_line(frame);
 }

@@ -44,5 +44,11 @@ mt_status mt_torch_frames_find(int minor);
 /* Walks the frames of the calling thread; none, if it runs no Python or nothing was found. Costs some 5 ns a frame. */
 void mt_torch_frames_walk(struct mt_torch_stack *out);
 
+/* Stores the innermost `most` frames of the calling thread, and returns how many there are. */
+uint32_t mt_torch_frames_top(struct mt_torch_frame *out, uint32_t most);
+
+/* Returns a frame's line. */
+int mt_torch_frame_line(const struct mt_torch_frame *frame);
+
 /* Adds the name of a frame's function and its file, and returns its line. Calls nothing that takes memory of Python's. */
 int mt_torch_frame_describe(const struct mt_torch_frame *frame, struct mt_text *function, struct mt_text *file);

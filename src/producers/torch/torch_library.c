@@ -1,5 +1,6 @@
 #include "producers/torch/torch_library.h"
 #include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_generated.h"
 #include "producers/torch/torch_label.h"
 #include "producers/torch/torch_memory.h"
 #include "producers/torch/torch_operator.h"
@@ -392,6 +393,7 @@ void mt_torch_forget(void)
     library.is_watching = false;
     mt_torch_backward_forget();
     mt_torch_stack_forget();
+    mt_torch_generated_forget();
     mt_record_request_release(&library.request);
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);

@@ -2,6 +2,7 @@
 
 #include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_generated.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -84,6 +85,7 @@ struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names)
     char own[LONGEST_NAME];
     const char *class_name;
     struct mt_torch_label label = mt_torch_label_here(&class_name);
+    mt_torch_generated_label(names, &label);
     const char *name = operator_now();
     if (name == NULL && class_name != NULL)
         name = read_class(class_name, own);
