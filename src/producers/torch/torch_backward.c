@@ -57,12 +57,19 @@ void mt_torch_backward_mark(void)
     mt_lock_give(&backward.lock);
 }
 
-/* Finds the last boundary at or before a node. The lock is held. */
+/* Finds the last boundary at or before a node. The lock is held. Backward runs through the boundaries in the opposite order, so the
+ * thread's last answer or the one before it mostly is the answer; a search among all of them misses the cache. */
 static const struct boundary *find(uint64_t node)
 {
+    static _Thread_local uint64_t last; /* its number */
     uint64_t low = backward.count > MOST_BOUNDARIES ? backward.count - MOST_BOUNDARIES : 0, high = backward.count;
     if (low == high || boundary_at(low)->first > node)
         return NULL;
+    if (last > low && last < high && boundary_at(last - 1)->first <= node &&
+        (last + 1 == high || boundary_at(last + 1)->first > node)) {
+        low = last - 1;
+        high = last + 1;
+    }
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         if (boundary_at(middle)->first <= node)
@@ -70,6 +77,7 @@ static const struct boundary *find(uint64_t node)
         else
             high = middle;
     }
+    last = low;
     return boundary_at(low);
 }
 
