@@ -117,26 +117,45 @@ static void search_rows(struct mt_operator_plan *plan, const struct mt_operand *
 {
     enum { DIGIT_VALUES = 256, NUMBER_BYTES = 4, SHORT_BYTES = 2 };
     const int64_t rows = input->elements / length, blocks = MT_PRODUCT(rows, blocks_of_row(plan->card, rows, length));
+    const int first = plan->taken;
     mt_inner_take(plan, MT_PRODUCT(rows, input->item_bytes)); /* the least of the largest elements */
     mt_inner_take(plan, MT_PRODUCT(2, rows, NUMBER_BYTES));   /* how many are still sought */
     mt_inner_take(plan, MT_PRODUCT(2, rows, input->item_bytes > NUMBER_BYTES ? input->item_bytes : NUMBER_BYTES));
     mt_inner_take(plan, MT_PRODUCT(blocks, DIGIT_VALUES, SHORT_BYTES));
     mt_inner_take(plan, MT_PRODUCT(rows, DIGIT_VALUES, NUMBER_BYTES));
     mt_inner_take(plan, MT_PRODUCT(blocks, NUMBER_BYTES));
-    mt_inner_take(plan, MT_PRODUCT(blocks, NUMBER_BYTES));
+    const int last = mt_inner_take(plan, MT_PRODUCT(blocks, NUMBER_BYTES));
     mt_inner_use(plan, CUB_SCAN_BYTES);
     mt_inner_use(plan, CUB_SCAN_BYTES);
+    for (int block = last; block >= first; block--)
+        mt_inner_give(plan, block);
+}
+
+/* Adds the sort of found elements that one block can't sort: sorted values and their places, by which indices are gathered. */
+static void sort_found(struct mt_operator_plan *plan, const struct mt_operand *found, int64_t count)
+{
+    const int places = mt_inner_take(plan, MT_PRODUCT(found->elements, COUNT_BYTES));
+    const int values = mt_inner_take_like(plan, found);
+    mt_inner_sort(plan, found, count);
+    mt_inner_use(plan, MT_PRODUCT(found->elements, COUNT_BYTES));
+    mt_inner_give(plan, values);
+    mt_inner_give(plan, places);
 }
 
 MT_RULE(top)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
-    if (input == NULL || input->dims == 0 || input->elements == 0)
+    if (input == NULL || input->dims == 0 || input->elements == 0 || call->output_count == 0 ||
+        call->outputs[0].elements == 0)
         return;
-    const int64_t length = input->sizes[mt_call_dimension(call, input, -1)];
+    const int64_t length = input->sizes[mt_call_dimension(call, input, -1)], count = mt_call_integer(call, "k", 0);
+    const int copy = mt_inner_copy(plan, input);
     if (has_several_blocks(input->elements / length, length))
         search_rows(plan, input, length);
+    mt_inner_give(plan, copy);
+    if (count > SORT_FEW && mt_call_integer(call, "sorted", 1) != 0)
+        sort_found(plan, &call->outputs[0], count);
 }
 
 /* _embedding_bag: the words' bags before the sums of the bags. */

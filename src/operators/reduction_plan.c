@@ -265,11 +265,23 @@ static const struct mt_operand *take_results(struct mt_operator_plan *plan, cons
     return input != NULL && input->elements > 0 ? input : NULL;
 }
 
-/* amax, amin, any, all: staged in their own dtype. */
+/* amax, amin: staged in their own dtype. */
 MT_RULE(extreme)
 {
     const struct mt_operand *input = take_results(plan, call);
     if (input != NULL)
+        stage(plan, input, mt_call_find(call, "dim"), input->item_bytes);
+}
+
+/* any, all: one element is cast. */
+MT_RULE(any)
+{
+    const struct mt_operand *input = take_results(plan, call);
+    if (input == NULL)
+        return;
+    if (input->elements == 1 && input->dtype != MT_SCALAR_BOOL)
+        mt_inner_use(plan, 1);
+    else
         stage(plan, input, mt_call_find(call, "dim"), input->item_bytes);
 }
 
