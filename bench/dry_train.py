@@ -21,6 +21,7 @@ import dry_library_models
 import dry_operator_models  # noqa: F401
 import dry_own_models  # noqa: F401 (lists its programs)
 import dry_quantized_models  # noqa: F401
+import dry_sequence_models  # noqa: F401
 import dry_triton_models  # noqa: F401 (lists its programs)
 import dry_value_models  # noqa: F401
 import torch

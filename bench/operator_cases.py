@@ -64,8 +64,8 @@ def recurrent_narrow(x: Any, module: Any, dtype: torch.dtype) -> Any:
 
 
 @call
-def recurrent_precise(x: Any, module: Any) -> Any:
-    with torch.backends.cudnn.flags(allow_tf32=False):
+def recurrent_cells(x: Any, module: Any) -> Any:
+    with torch.backends.cudnn.flags(enabled=False):
         return module(x)
 
 
@@ -376,7 +376,7 @@ def list_recurrent_nets() -> None:
 def list_other_nets(kind: str) -> None:
     """Lists nets in double and full precision, under autocast, of packed sequences, and cells."""
     both("recurrent", leaf(20, 8, 64, dtype=f64), net(kind, 64, 128, f64))
-    both("recurrent_precise", leaf(40, 24, 96), net(kind, 96, 256, f32))
+    both("recurrent_cells", leaf(40, 24, 96), net(kind, 96, 256, f32))
     for dtype, layers in product((f16, bf16), (1, 2)):
         both("recurrent_narrow", leaf(40, 24, 96), net(kind, 96, 256, f32, num_layers=layers), dtype)
     for dtype, (length, batch, inputs, hidden), both_ways in product((f32, f16), ((50, 16, 128, 256), (33, 7, 40, 300)), (False, True)):

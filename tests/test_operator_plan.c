@@ -4,6 +4,7 @@
 #include "device/card.h"
 #include "operators/cub_memory.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -485,26 +486,96 @@ static void a_mean_loss_keeps_room_for_all_losses(void **state)
     assert_takes(&made, 0, NULL);
 }
 
-/* An LSTM of two layers in both directions: 50 words of 16 sequences, 128 wide, cells of 256. */
-static void a_recurrent_net_keeps_what_was_measured(void **state)
+/* A net, and what cuDNN says of it: a line of tests/data/operators/recurrent.txt. */
+struct recorded_net {
+    int64_t mode, dtype, input, hidden, projection, layers, directions, length, batch, words, drops;
+    int64_t workspace, reserve, inference, weights;
+};
+
+static bool read_recorded_net(FILE *file, struct recorded_net *out)
+{
+    int64_t *const numbers[] = {&out->mode,   &out->dtype,      &out->input,   &out->hidden,    &out->projection,
+                                &out->layers, &out->directions, &out->length,  &out->batch,     &out->words,
+                                &out->drops,  &out->workspace,  &out->reserve, &out->inference, &out->weights};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (fscanf(file, "%" SCNd64, numbers[i]) != 1)
+            return false;
+    return true;
+}
+
+/* Makes the call of a net whose weights do not lie in one buffer. `sizes` has room for each step's sequences. */
+static void make_net(struct made *made, const struct recorded_net *net, bool trains, int64_t *sizes)
+{
+    enum { OUTPUTS = 5 };
+    const int64_t item_bytes = net->dtype == MT_SCALAR_DOUBLE ? LONG : net->dtype == MT_SCALAR_FLOAT ? FLOAT : NARROW;
+    *made = (struct made){.call.name = "aten::_cudnn_rnn"};
+    if (net->words > 0)
+        add_tensor(made, "input", (int)net->dtype, item_bytes, 2, (int64_t[]){net->words, net->input});
+    else
+        add_tensor(made, "input", (int)net->dtype, item_bytes, 3, (int64_t[]){net->length, net->batch, net->input});
+    add_integer(made, "mode", net->mode);
+    add_integer(made, "hidden_size", net->hidden);
+    add_integer(made, "proj_size", net->projection);
+    add_integer(made, "num_layers", net->layers);
+    add_integer(made, "bidirectional", net->directions == 2);
+    add_integer(made, "train", trains);
+    add_argument(made, "dropout", (struct mt_argument){.kind = MT_ARGUMENT_NUMBER, .number = net->drops ? 0.5 : 0});
+    sizes[0] = net->batch;
+    add_argument(made, "batch_sizes",
+                 (struct mt_argument){
+                     .kind = MT_ARGUMENT_INTEGERS, .integers = sizes, .count = net->words > 0 ? net->length : 0});
+    made->call.outputs = made->outputs;
+    made->call.output_count = OUTPUTS;
+}
+
+/* Returns the bytes of the only block that is taken, or of a result. */
+static int64_t bytes_of(const struct made *made, enum mt_inner_kind kind, int number)
+{
+    struct mt_inner plan[MT_INNER_MOST];
+    const int actions = plan_of(made, plan);
+    for (int i = 0; i < actions; i++)
+        if (plan[i].kind == kind && plan[i].number == number)
+            return plan[i].bytes;
+    return -1;
+}
+
+static void recurrent_nets_take_what_cudnn_says(void **state)
 {
     (void)state;
-    enum { LSTM = 2, RESERVE = 3, OUTPUTS = 5 };
-    struct made made = {.call.name = "aten::_cudnn_rnn"};
-    struct mt_inner plan[MT_INNER_MOST];
-    static const struct {
-        const char *name;
-        int64_t value;
-    } settings[] = {{"mode", LSTM}, {"hidden_size", 256}, {"num_layers", 2}, {"train", true}, {"bidirectional", true}};
-    add_tensor(&made, "input", MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 50, 128});
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        add_integer(&made, settings[i].name, settings[i].value);
-    made.call.outputs = made.outputs;
-    made.call.output_count = OUTPUTS;
-    const int last = plan_of(&made, plan) - 1;
-    assert_int_equal(plan[last].kind, MT_INNER_OUTPUT);
-    assert_int_equal(plan[last].number, RESERVE);
-    assert_int_equal(plan[last].bytes, 18022656);
+    enum { RESERVE = 3, WEIGHTS = 4, MOST_STEPS = 4096 };
+    static int64_t sizes[MOST_STEPS];
+    FILE *file = fopen(MT_TEST_DATA "/operators/recurrent.txt", "r");
+    struct recorded_net net;
+    struct made made;
+    int nets = 0;
+    assert_non_null(file);
+    for (; read_recorded_net(file, &net); nets++) {
+        assert_true(net.length <= MOST_STEPS);
+        make_net(&made, &net, true, sizes);
+        assert_int_equal(bytes_of(&made, MT_INNER_TAKE, 0), net.workspace);
+        assert_int_equal(bytes_of(&made, MT_INNER_OUTPUT, RESERVE), net.reserve);
+        assert_int_equal(bytes_of(&made, MT_INNER_OUTPUT, WEIGHTS), net.weights);
+        make_net(&made, &net, false, sizes);
+        if (net.drops == 0)
+            assert_int_equal(bytes_of(&made, MT_INNER_TAKE, 0), net.inference);
+    }
+    assert_true(nets > 400);
+    fclose(file);
+}
+
+static void backward_of_a_recurrent_net_takes_its_workspace_twice(void **state)
+{
+    (void)state;
+    const struct recorded_net net = {2, MT_SCALAR_FLOAT, 128, 256, 0, 1, 1, 50, 16, 0, 0, 0, 0, 0, 0};
+    struct made made;
+    int64_t sizes[1];
+    make_net(&made, &net, true, sizes);
+    made.call.name = "aten::_cudnn_rnn_backward";
+    add_integer(&made, "weight_stride0", 4);
+    made.call.output_count = 4;
+    assert_takes(&made, 2, (int64_t[]){14631296, 14631296});
+    made.arguments[made.call.argument_count - 1].integer = 2; /* no biases */
+    assert_takes(&made, 3, (int64_t[]){14631296, 1581056, 14631296});
 }
 
 static void what_is_not_contiguous_is_copied(void **state)
@@ -554,16 +625,84 @@ static void counts_of_values_look_for_their_bounds_first(void **state)
 static void the_largest_of_short_rows_take_nothing(void **state)
 {
     (void)state;
-    struct mt_inner plan[MT_INNER_MOST];
     struct made made = {.call.name = "aten::topk"};
     add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4096, 8});
     add_integer(&made, "k", 2);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4096, 2});
     assert_takes(&made, 0, NULL);
-    made = (struct made){.call.name = "aten::topk"};
-    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4, 50257});
-    add_integer(&made, "k", 2);
-    assert_int_equal(plan_of(&made, plan), 1);
-    assert_int_equal(plan[0].kind, MT_INNER_GUESS);
+}
+
+static void the_largest_of_long_rows_are_sought_by_several_blocks(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::topk"};
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){10000000});
+    add_integer(&made, "k", 1000);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){1000});
+    assert_takes(&made, 9, (int64_t[]){4, 8, 8, 400384, 1024, 3128, 3128, 1279, 1279});
+}
+
+/* Makes a transform along the last dimensions. */
+static void make_transform(struct made *made, const char *name, int dtype, int64_t item_bytes, int dims,
+                           const int64_t *sizes, int transformed)
+{
+    static const int64_t last[] = {-2, -1};
+    *made = (struct made){.call.name = name};
+    add_tensor(made, "self", dtype, item_bytes, dims, sizes);
+    add_argument(
+        made, "dim",
+        (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = last + 2 - transformed, .count = transformed});
+    add_output(made, dtype, item_bytes, dims, sizes);
+}
+
+static void transforms_take_what_cufft_says(void **state)
+{
+    (void)state;
+    enum { COMPLEX = 9 };
+    struct made made;
+    make_transform(&made, "aten::_fft_c2c", COMPLEX, LONG, 2, (int64_t[]){64, 1024}, 1);
+    assert_takes(&made, 0, NULL);
+    make_transform(&made, "aten::_fft_c2c", COMPLEX, LONG, 2, (int64_t[]){64, 111}, 1);
+    assert_takes(&made, 1, (int64_t[]){56832});
+    make_transform(&made, "aten::_fft_r2c", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){64, 298}, 1);
+    assert_takes(&made, 1, (int64_t[]){76288});
+    make_transform(&made, "aten::_fft_c2r", COMPLEX, LONG, 3, (int64_t[]){20, 64, 64}, 2);
+    add_integer(&made, "last_dim_size", 126);
+    assert_takes(&made, 1, (int64_t[]){655360});
+}
+
+static void losses_of_sequences_take_what_was_measured(void **state)
+{
+    (void)state;
+    const int64_t scores[] = {50, 4, 20}, losses[] = {4}, prefixes[] = {4, 50, 25};
+    struct made made = {.call.name = "aten::_cudnn_ctc_loss"};
+    add_tensor(&made, "log_probs", MT_SCALAR_FLOAT, FLOAT, 3, scores);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 1, losses);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 3, scores);
+    assert_takes(&made, 1, (int64_t[]){841808});
+    made.call.name = "aten::_ctc_loss";
+    assert_takes(&made, 3, (int64_t[]){32, 32, 32});
+    made.call.name = "aten::_ctc_loss_backward";
+    add_tensor(&made, "log_alpha", MT_SCALAR_FLOAT, FLOAT, 3, prefixes);
+    assert_takes(&made, 4, (int64_t[]){32, 32, 32, 20000});
+}
+
+static void matrices_take_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *argument;
+        int64_t n, bytes[2];
+        int count;
+    } lone[] = {{"aten::linalg_cholesky_ex", "self", 1000, {4224}, 1},
+                {"aten::linalg_lu_factor_ex", "A", 513, {8704}, 1},
+                {"aten::geqrf", "self", 1000, {4, 6193280}, 2},
+                {"aten::linalg_ldl_factor_ex", "self", 1000, {256256}, 1}};
+    for (size_t i = 0; i < sizeof lone / sizeof *lone; i++) {
+        struct made made = {.call.name = lone[i].name};
+        add_tensor(&made, lone[i].argument, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){lone[i].n, lone[i].n});
+        assert_takes(&made, lone[i].count, lone[i].bytes);
+    }
 }
 
 static void is_in_compares_with_few_values(void **state)
@@ -845,7 +984,12 @@ int main(void)
         cmocka_unit_test(a_grouped_product_takes_what_was_measured),
         cmocka_unit_test(counts_of_values_look_for_their_bounds_first),
         cmocka_unit_test(the_largest_of_short_rows_take_nothing),
-        cmocka_unit_test(a_recurrent_net_keeps_what_was_measured),
+        cmocka_unit_test(the_largest_of_long_rows_are_sought_by_several_blocks),
+        cmocka_unit_test(recurrent_nets_take_what_cudnn_says),
+        cmocka_unit_test(backward_of_a_recurrent_net_takes_its_workspace_twice),
+        cmocka_unit_test(transforms_take_what_cufft_says),
+        cmocka_unit_test(losses_of_sequences_take_what_was_measured),
+        cmocka_unit_test(matrices_take_what_was_measured),
         cmocka_unit_test(what_is_not_contiguous_is_copied),
         cmocka_unit_test(a_masked_softmax_of_long_rows_masks_a_copy),
         cmocka_unit_test(without_answers_a_convolution_copies_what_has_not_its_channels_last),

@@ -9,6 +9,8 @@ enum {
     SORT_TILE_SEGMENT = 5760, /* pairs that a block sorts, with numbers of segments as keys */
     SORT_FEW = 4096,          /* elements that one block sorts */
     SORT_MANY_SEGMENTS = 128,
+    SORT_LONG_ROW = 1000000, /* that keeps a card busy alone */
+    SORT_MOST_LISTED = 20,   /* rows; the workspaces of more, one after the other, change no peak */
     SORT_DIGIT_BITS = 8,
     SORT_DIGITS = 256,
     CUB_FIXED_BYTES = 511, /* two counters, and the alignment of all */
@@ -273,22 +275,30 @@ static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *s
     mt_inner_give(plan, first);
 }
 
+/* Sorts each row for itself, one after the other. */
+static void sort_each(struct mt_operator_plan *plan, const struct mt_operand *self, int64_t row)
+{
+    const int places = mt_inner_take(plan, MT_PRODUCT(row, COUNT_BYTES));
+    for (int64_t i = 0; i < mt_smaller(self->elements / row, SORT_MOST_LISTED); i++)
+        mt_inner_use(plan, mt_cub_sort_bytes(row, self->item_bytes, COUNT_BYTES, self->item_bytes));
+    mt_inner_give(plan, places);
+}
+
 void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *self, int64_t row)
 {
     const int64_t rows = self->elements / row;
     if (row <= SORT_FEW) {
         mt_inner_use(plan, MT_PRODUCT(row, COUNT_BYTES));
-        return;
-    }
-    if (rows > 1 && rows < SORT_MANY_SEGMENTS) {
+    } else if (rows == 1 || row >= SORT_LONG_ROW) {
+        sort_each(plan, self, row);
+    } else if (rows < SORT_MANY_SEGMENTS) {
         sort_twice(plan, self);
-        return;
+    } else {
+        const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
+        mt_inner_use(plan, mt_round_up(MT_PRODUCT(self->elements, self->item_bytes), CUB_ALIGNMENT) +
+                               MT_PRODUCT(self->elements, COUNT_BYTES) + CUB_ALIGNMENT - 1);
+        mt_inner_give(plan, places);
     }
-    const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
-    const int64_t many = MT_PRODUCT(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
-    mt_inner_use(plan,
-                 rows > 1 ? many : mt_cub_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
-    mt_inner_give(plan, places);
 }
 
 MT_RULE(sort)

@@ -29,7 +29,7 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_ctc_loss_backward, mt_rule_cudnn_ctc_loss, mt_rule_cholesky, mt_rule_cholesky_solve,
     mt_rule_cholesky_inverse, mt_rule_lu_factor, mt_rule_inverse, mt_rule_solve, mt_rule_lu_solve, mt_rule_determinant,
     mt_rule_log_determinant, mt_rule_lu, mt_rule_solve_triangular, mt_rule_any, mt_rule_boxes_backward,
-    mt_rule_deform_convolution;
+    mt_rule_deform_convolution, mt_rule_reflections, mt_rule_reflections_product, mt_rule_qr, mt_rule_symmetric_factor;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -171,6 +171,14 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "linalg/BatchLinearAlgebra.cpp (2.11)", "H200"},
     {"linalg_solve_triangular", mt_rule_solve_triangular, "of small matrices and of large batches pointers",
      CUDA_FOLDER "linalg/BatchLinearAlgebra.cpp (2.11)", "H200"},
+    {"geqrf", mt_rule_reflections, "cuSOLVER's workspace; of a batch of small matrices pointers",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"linalg_householder_product", mt_rule_reflections_product, "cuSOLVER's workspace, an estimate of some sizes",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"linalg_qr", mt_rule_qr, "reflections, cuSOLVER's workspaces, one of them an estimate of some sizes",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"linalg_ldl_factor_ex", mt_rule_symmetric_factor, "cuSOLVER's workspace",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
     {"count_nonzero", mt_rule_count, "a comparison, whole numbers, and as a sum", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"sort", mt_rule_sort, "places; of rows over 4,096 elements CUB's sort", CUDA_FOLDER "Sort.cpp:70", "H200"},
     {"nonzero", mt_rule_nonzero, "a count, CUB's sum and selection", CUDA_FOLDER "Nonzero.cu (2026)", "H200"},

@@ -14,8 +14,7 @@ enum {
     SMOOTH = 7,          /* the largest prime of which cuFFT has a kernel for every product */
     LARGEST_PRIME = 127, /* over it a transform is a convolution, Bluestein's algorithm */
     LEAST_CONVOLUTION = 4096,
-    MOST_POWER = 16384, /* powers of two up to it are one kernel */
-    MOST_SMOOTH = 8192,
+    MOST_KERNEL = 16384,    /* of products of primes up to 7 that are one kernel */
     CONVOLUTION_FACTOR = 4, /* of the signal's bytes, about */
     MOST_DIMENSIONS = 3     /* of a plan */
 };
@@ -68,11 +67,9 @@ static bool needs_room(int kind, int64_t n)
     if (n <= LISTED)
         return (LISTED_SIZES[kind][n / WORD_BITS] >> n % WORD_BITS & 1) != 0;
     const int64_t prime = largest_prime(n);
-    if (prime == 2)
-        return n > MOST_POWER;
-    if (kind == COMPLEX && (prime <= SMOOTH || prime > LARGEST_PRIME))
-        return prime <= SMOOTH ? n > MOST_SMOOTH : n >= LEAST_CONVOLUTION;
-    return true;
+    if (prime == 2 || (kind == COMPLEX && prime <= SMOOTH))
+        return n > MOST_KERNEL;
+    return kind != COMPLEX || prime <= LARGEST_PRIME || n >= LEAST_CONVOLUTION;
 }
 
 static int64_t size_of(const struct transform *t, int64_t i)
@@ -94,13 +91,22 @@ static int64_t column_bytes(const struct transform *t)
     return bytes;
 }
 
-/* Returns the workspace. Real rows of an even size are complex ones of half of it. */
+/* Returns what a real row of an even size takes: it is a complex one of half of it, which may need room itself. */
+static int64_t even_row_bytes(const struct transform *t)
+{
+    enum { CONVOLVED_FACTOR = 5 };
+    const int64_t row = MT_PRODUCT(t->last, t->real_bytes);
+    if (is_convolved(t->last / 2))
+        return CONVOLVED_FACTOR * row;
+    return needs_room(COMPLEX, t->last / 2) ? MT_PRODUCT(t->half, 2, t->real_bytes) : row;
+}
+
+/* Returns the workspace. */
 static int64_t plan_bytes(const struct transform *t)
 {
     if (t->kind == COMPLEX || !needs_room(t->kind, t->last))
         return column_bytes(t);
-    const int64_t row = t->last % 2 == 0 ? t->last : 2 * t->last;
-    return MT_PRODUCT(t->rows, row, t->real_bytes);
+    return MT_PRODUCT(t->rows, t->last % 2 == 0 ? even_row_bytes(t) : 2 * t->last * t->real_bytes);
 }
 
 /* True if the size of the plan is an estimate: of an odd size cuFFT aligns more, of others it knows more ways. */

@@ -85,15 +85,31 @@ Tensor sample_grid(const Tensor &input, const Tensor &grid)
     return at::empty({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options());
 }
 
-/* CTC loss is PyTorch's own, as it is without cuDNN. */
+/* Lists of lengths on the host are PyTorch's own kernel's: cuDNN's wants targets on the host, too, which the kernel does not take. */
 bool never(const Tensor &, const Tensor &, IntArrayRef, IntArrayRef, int64_t)
 {
     return false;
 }
 
+/* True where cuDNN computes the CTC loss, of targets that are no longer than 255 and than their inputs. */
+bool is_by_cudnn(const Tensor &scores, const Tensor &targets, const Tensor &lengths, const Tensor &target_lengths,
+                 int64_t blank)
+{
+    return at::globalContext().userEnabledCuDNN() && blank == 0 && targets.dim() == 1 && scores.dim() == 3 &&
+           scores.scalar_type() == at::kFloat && targets.scalar_type() == at::kInt && targets.is_contiguous() &&
+           lengths.scalar_type() == at::kInt && target_lengths.scalar_type() == at::kInt;
+}
+
 bool never_of_tensors(const Tensor &, const Tensor &, const Tensor &, const Tensor &, int64_t)
 {
     return false;
+}
+
+/* Of _cudnn_ctc_loss: the losses, and the gradient. */
+std::tuple<Tensor, Tensor> ctc_loss(const Tensor &scores, const Tensor &, const Tensor &, const Tensor &, int64_t, bool,
+                                    bool)
+{
+    return {at::empty({scores.size(1)}, scores.options()), at::empty(scores.sizes(), scores.options())};
 }
 
 /* ---- backward ---- */
@@ -217,7 +233,8 @@ void register_shapes()
     meta.impl("cudnn_grid_sampler", &sample_grid);
     meta.impl("cudnn_grid_sampler_backward", &sample_grid_backward);
     meta.impl("_use_cudnn_ctc_loss", &never);
-    meta.impl("_use_cudnn_ctc_loss.Tensor", &never_of_tensors);
+    meta.impl("_use_cudnn_ctc_loss.Tensor", &is_by_cudnn);
+    meta.impl("_cudnn_ctc_loss.Tensor", &ctc_loss);
     if (c10::Dispatcher::singleton().findSchema({"aten::_use_miopen_ctc_loss", ""})) {
         meta.impl("_use_miopen_ctc_loss", &never);
         meta.impl("_use_miopen_ctc_loss.Tensor", &never_of_tensors);
