@@ -29,19 +29,34 @@ static mt_status start(const char *told, struct mt_cudnn_asker **out)
 static void the_first_plan_that_pytorch_keeps_is_the_answer(void **state)
 {
     struct mt_cudnn_asker *asker;
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
     (void)state;
     assert_int_equal(start("", &asker), MT_OK);
     assert_int_equal(mt_cudnn_asker_version(asker), 91900);
     for (int is_deterministic = 0; is_deterministic <= 1; is_deterministic++) {
         const struct mt_convolution_question question = question_of(is_deterministic);
-        assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plan), MT_OK);
-        assert_int_equal(plan.engine, 40 + is_deterministic);
-        assert_int_equal(plan.workspace_bytes, SIZES * 100 + plan.engine);
-        assert_int_equal(plan.rejected_count, 1);
-        assert_int_equal(plan.rejected[0].engine, 3);
-        assert_int_equal(plan.rejected[0].reason, MT_CUDNN_UNSUPPORTED);
+        assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plans), MT_OK);
+        assert_int_equal(plans.plans[0].engine, 40 + is_deterministic);
+        assert_int_equal(plans.plans[0].workspace_bytes, SIZES * 100 + 40 + is_deterministic);
+        assert_int_equal(plans.rejected_count, 1);
+        assert_int_equal(plans.rejected[0].engine, 3);
+        assert_int_equal(plans.rejected[0].reason, MT_CUDNN_UNSUPPORTED);
     }
+    mt_cudnn_asker_stop(asker);
+}
+
+static void all_plans_of_both_lists_are_the_answer_if_they_are_wanted(void **state)
+{
+    struct mt_convolution_question question = question_of(false);
+    struct mt_cudnn_asker *asker;
+    struct mt_cudnn_plans plans;
+    (void)state;
+    question.wants_all = 1;
+    assert_int_equal(start("", &asker), MT_OK);
+    assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plans), MT_OK);
+    assert_int_equal(plans.count, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(plans.plans[i].engine, 40 + i % 2);
     mt_cudnn_asker_stop(asker);
 }
 
@@ -49,11 +64,11 @@ static void a_question_without_a_plan_is_answered(void **state)
 {
     const struct mt_convolution_question question = question_of(false);
     struct mt_cudnn_asker *asker;
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
     (void)state;
     assert_int_equal(start("none", &asker), MT_OK);
-    assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plan), MT_OK);
-    assert_int_equal(plan.engine, -1);
+    assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plans), MT_OK);
+    assert_int_equal(plans.count, 0);
     mt_cudnn_asker_stop(asker);
 }
 
@@ -89,9 +104,9 @@ static void a_crash_or_a_hang_fails_the_question(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct mt_cudnn_asker *asker;
-        struct mt_cudnn_plan plan;
+        struct mt_cudnn_plans plans;
         assert_int_equal(start(faults[i], &asker), MT_OK);
-        assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plan), MT_FAILED);
+        assert_int_equal(mt_cudnn_asker_ask(asker, &question, &plans), MT_FAILED);
         mt_cudnn_asker_stop(asker);
     }
 }
@@ -113,10 +128,10 @@ static void find_file(char out[256])
 static void add(int64_t dtype)
 {
     struct mt_convolution_question question = question_of(false);
-    const struct mt_cudnn_plan plan = {.engine = 1, .workspace_bytes = dtype};
+    const struct mt_cudnn_plans plans = {.count = 1, .plans = {{.engine = 1, .workspace_bytes = dtype}}};
     struct mt_cudnn_answers *answers = mt_cudnn_answers_open(".", 91900, "card");
     question.dtype = dtype;
-    mt_cudnn_answers_add(answers, &question, &plan);
+    mt_cudnn_answers_add(answers, &question, &plans);
     mt_cudnn_answers_close(answers);
 }
 
@@ -126,8 +141,8 @@ static int64_t kept(int64_t dtype)
     struct mt_convolution_question question = question_of(false);
     struct mt_cudnn_answers *answers = mt_cudnn_answers_open(".", 91900, "card");
     question.dtype = dtype;
-    const struct mt_cudnn_plan *plan = mt_cudnn_answers_find(answers, &question);
-    const int64_t bytes = plan != NULL ? plan->workspace_bytes : -1;
+    const struct mt_cudnn_plans *plans = mt_cudnn_answers_find(answers, &question);
+    const int64_t bytes = plans != NULL ? plans->plans[0].workspace_bytes : -1;
     mt_cudnn_answers_close(answers);
     return bytes;
 }
@@ -219,7 +234,7 @@ static void a_source_asks_once_and_survives_a_crash(void **state)
     setenv("FAKE_CUDNN", "", 1);
     struct mt_cudnn_source *source = mt_cudnn_source_open(MT_CUDNN_HELPER, MT_FAKE_CUDNN, ".");
     assert_true(ask(source, false, &answer));
-    assert_int_equal(answer.workspace_bytes, SIZES * 100 + 40);
+    assert_int_equal(answer.workspace_bytes[0], SIZES * 100 + 40);
     assert_false(answer.is_estimate);
     mt_cudnn_source_close(source);
 
@@ -249,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_plan_that_pytorch_keeps_is_the_answer),
+        cmocka_unit_test(all_plans_of_both_lists_are_the_answer_if_they_are_wanted),
         cmocka_unit_test(a_question_without_a_plan_is_answered),
         cmocka_unit_test(the_helper_is_no_child),
         cmocka_unit_test(what_is_no_use_is_refused),

@@ -15,9 +15,15 @@ enum { VERSION = 91900, LONGEST_LINE = 1024 };
 /* A recorded convolution. */
 struct recorded {
     struct mt_convolution_question question;
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
     int64_t bytes; /* on the card */
 };
+
+static const struct mt_cudnn_plan nothing = {.tile = MT_CUDNN_NO_KNOB,
+                                             .step = MT_CUDNN_NO_KNOB,
+                                             .split = MT_CUDNN_NO_KNOB,
+                                             .cluster_m = MT_CUDNN_NO_KNOB,
+                                             .cluster_n = MT_CUDNN_NO_KNOB};
 
 static int64_t next(char **text)
 {
@@ -46,11 +52,43 @@ static void read_tensor(char **text, int64_t dims, bool is_channels_last, struct
         }
 }
 
+static void read_knob(char **text, struct mt_cudnn_plan *out)
+{
+    const int64_t type = next(text);
+    const int16_t value = (int16_t)next(text);
+    if (type == 2)
+        out->tile = value;
+    else if (type == 13)
+        out->step = value;
+    else if (type == 25)
+        out->split = value;
+    else if (type == 27)
+        out->cluster_m = value;
+    else if (type == 28)
+        out->cluster_n = value;
+}
+
+/* Reads a plan, and the engines that were left out before it. */
+static void read_plans(char **text, struct mt_cudnn_plans *out)
+{
+    struct mt_cudnn_plan *plan = &out->plans[0];
+    *plan = nothing;
+    out->count = 1;
+    plan->engine = (int32_t)next(text);
+    plan->workspace_bytes = next(text);
+    for (int64_t knobs = next(text); knobs > 0; knobs--)
+        read_knob(text, plan);
+    out->first_rejected_count = out->rejected_count = next(text);
+    for (int64_t i = 0; i < out->rejected_count; i++) {
+        out->rejected[i].engine = (int32_t)next(text);
+        out->rejected[i].reason = (int32_t)next(text);
+    }
+}
+
 static struct recorded read_recorded(char *text)
 {
     struct recorded out = {0};
     struct mt_convolution_question *question = &out.question;
-    struct mt_cudnn_plan *plan = &out.plan;
     question->kind = next(&text);
     question->dtype = next(&text);
     question->dims = next(&text);
@@ -62,12 +100,7 @@ static struct recorded read_recorded(char *text)
     read_list(&text, question->dims - 2, question->padding);
     read_list(&text, question->dims - 2, question->stride);
     read_list(&text, question->dims - 2, question->dilation);
-    plan->engine = next(&text);
-    plan->workspace_bytes = next(&text);
-    plan->knob_count = next(&text);
-    read_list(&text, plan->knob_count * 2, (int64_t *)plan->knobs);
-    plan->rejected_count = next(&text);
-    read_list(&text, plan->rejected_count * 2, (int64_t *)plan->rejected);
+    read_plans(&text, &out.plans);
     out.bytes = next(&text);
     return out;
 }
@@ -86,8 +119,8 @@ static struct counts count_recorded(int64_t version, const struct mt_card *card)
     while (fgets(line, sizeof line, file) != NULL) {
         const struct recorded recorded = read_recorded(line);
         struct mt_convolution_answer answer;
-        assert_true(mt_cudnn_plan_answer(version, card, &recorded.question, &recorded.plan, &answer));
-        const bool is_equal = answer.workspace_bytes == recorded.bytes;
+        assert_true(mt_cudnn_plan_answer(version, card, &recorded.question, &recorded.plans, &answer));
+        const bool is_equal = answer.workspace_bytes[0] == recorded.bytes;
         counts.all++;
         counts.equal += is_equal;
         counts.exact += !answer.is_estimate;
@@ -137,66 +170,84 @@ static struct mt_convolution_question convolution(enum mt_convolution_kind kind)
 }
 
 static struct mt_convolution_answer answer_of(const struct mt_convolution_question *question,
-                                              const struct mt_cudnn_plan *plan)
+                                              const struct mt_cudnn_plans *plans)
 {
     const struct mt_card card = mt_card_reference();
     struct mt_convolution_answer answer;
-    assert_true(mt_cudnn_plan_answer(VERSION, &card, question, plan, &answer));
+    assert_true(mt_cudnn_plan_answer(VERSION, &card, question, plans, &answer));
     return answer;
+}
+
+/* Returns one plan of 7 bytes, before which engines were left out. */
+static struct mt_cudnn_plans one_plan(int64_t rejected)
+{
+    struct mt_cudnn_plans plans = {.count = 1, .rejected_count = rejected, .first_rejected_count = rejected};
+    plans.plans[0] = nothing;
+    plans.plans[0].engine = 49;
+    plans.plans[0].workspace_bytes = 7;
+    return plans;
 }
 
 static void an_engine_that_is_left_out_replaces_the_plan(void **state)
 {
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);
-    struct mt_cudnn_plan plan = {.engine = 49, .workspace_bytes = 7, .rejected_count = 1};
+    struct mt_cudnn_plans plans = one_plan(1);
     (void)state;
-    plan.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE}; /* Winograd's */
-    assert_int_equal(answer_of(&question, &plan).workspace_bytes, 36 * 4 * (128 * 512 + 256 * 256));
-    plan.rejected[0].reason = MT_CUDNN_UNSUPPORTED;
-    assert_int_equal(answer_of(&question, &plan).workspace_bytes, 7);
-    assert_false(answer_of(&question, &plan).is_estimate);
+    plans.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE}; /* Winograd's */
+    assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 36 * 4 * (128 * 512 + 256 * 256));
+    plans.rejected[0].reason = MT_CUDNN_UNSUPPORTED;
+    assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 7);
+    assert_false(answer_of(&question, &plans).is_estimate);
 }
 
 static void an_unknown_engine_that_is_left_out_makes_an_estimate(void **state)
 {
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
-    struct mt_cudnn_plan plan = {.engine = 49, .workspace_bytes = 7, .rejected_count = 1};
+    struct mt_cudnn_plans plans = one_plan(1);
     (void)state;
-    plan.rejected[0] = (struct mt_cudnn_rejected){3, MT_CUDNN_NEEDS_HANDLE};
-    assert_int_equal(answer_of(&question, &plan).workspace_bytes, 7);
-    assert_true(answer_of(&question, &plan).is_estimate);
+    plans.rejected[0] = (struct mt_cudnn_rejected){3, MT_CUDNN_NEEDS_HANDLE};
+    assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 7);
+    assert_true(answer_of(&question, &plans).is_estimate);
 }
 
 /* PyTorch may filter the engine, which can't be asked for its properties. */
 static void a_filter_makes_an_engine_that_is_left_out_an_estimate(void **state)
 {
     struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);
-    struct mt_cudnn_plan plan = {.engine = 49, .workspace_bytes = 7, .rejected_count = 1};
+    struct mt_cudnn_plans plans = one_plan(1);
     (void)state;
-    plan.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE};
-    assert_false(answer_of(&question, &plan).is_estimate);
+    plans.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE};
+    assert_false(answer_of(&question, &plans).is_estimate);
     question.is_deterministic = 1;
-    assert_true(answer_of(&question, &plan).is_estimate);
+    assert_true(answer_of(&question, &plans).is_estimate);
 }
 
-static void the_fastest_plan_is_an_estimate(void **state)
+static void all_plans_are_answered_in_their_order(void **state)
 {
-    struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
-    const struct mt_cudnn_plan plan = {.engine = 49, .workspace_bytes = 7};
+    const struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);
+    struct mt_cudnn_plans plans = one_plan(2);
     (void)state;
-    assert_false(answer_of(&question, &plan).is_estimate);
-    question.is_benchmarked = 1;
-    assert_true(answer_of(&question, &plan).is_estimate);
+    plans.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_UNSUPPORTED};
+    plans.rejected[1] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE};
+    plans.first_rejected_count = 1;
+    plans.plans[plans.count] = nothing;
+    plans.plans[plans.count++].workspace_bytes = 9;
+    const struct mt_convolution_answer answer = answer_of(&question, &plans);
+    assert_int_equal(answer.count, 3);
+    assert_int_equal(answer.workspace_bytes[0], 7);
+    assert_int_equal(answer.workspace_bytes[1], 9);
+    assert_int_equal(answer.workspace_bytes[2], 36 * 4 * (128 * 512 + 256 * 256)); /* its place is not known */
+    assert_false(answer.is_estimate);
 }
 
 static void a_plan_that_is_none_has_no_answer(void **state)
 {
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
-    const struct mt_cudnn_plan plan = {.engine = -1};
+    const struct mt_cudnn_plans plans = {0};
     const struct mt_card card = mt_card_reference();
     struct mt_convolution_answer answer;
     (void)state;
-    assert_false(mt_cudnn_plan_answer(VERSION, &card, &question, &plan, &answer));
+    assert_false(mt_cudnn_plan_answer(VERSION, &card, &question, &plans, &answer));
 }
 
 int main(void)
@@ -208,7 +259,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_is_left_out_replaces_the_plan),
         cmocka_unit_test(an_unknown_engine_that_is_left_out_makes_an_estimate),
         cmocka_unit_test(a_filter_makes_an_engine_that_is_left_out_an_estimate),
-        cmocka_unit_test(the_fastest_plan_is_an_estimate),
+        cmocka_unit_test(all_plans_are_answered_in_their_order),
         cmocka_unit_test(a_plan_that_is_none_has_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

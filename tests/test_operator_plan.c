@@ -757,13 +757,13 @@ struct answers {
 };
 
 static bool answer(void *state, const struct mt_card *card, const struct mt_convolution_question *question,
-                   struct mt_convolution_answer *out)
+                   const struct mt_convolution_call *call, struct mt_convolution_run *out)
 {
     struct answers *answers = state;
-    (void)card;
+    (void)card, (void)call;
     answers->asked++;
     answers->question = *question;
-    *out = (struct mt_convolution_answer){.workspace_bytes = 4242};
+    *out = (struct mt_convolution_run){.answer = {.count = 1, .workspace_bytes = {4242}}};
     return answers->has_answer;
 }
 
@@ -788,7 +788,7 @@ static int64_t bytes_of_convolution(struct made *made, struct answers *answers)
     }
     const int count = mt_operator_plan(&card, answers != NULL ? &source : NULL, &made->call, plan);
     for (int i = 0; i < count; i++)
-        bytes += plan[i].kind == MT_INNER_TAKE ? plan[i].bytes : 0;
+        bytes += plan[i].kind == MT_INNER_TAKE || plan[i].kind == MT_INNER_TRY ? plan[i].bytes : 0;
     return bytes;
 }
 

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MT_CONVOLUTION_MOST_DIMS = 5, MT_CONVOLUTION_MOST_SPATIAL = 3 };
+enum { MT_CONVOLUTION_MOST_DIMS = 5, MT_CONVOLUTION_MOST_SPATIAL = 3, MT_CONVOLUTION_MOST_PLANS = 48 };
 
 enum mt_convolution_kind {
     MT_CONVOLUTION_FORWARD,
@@ -38,29 +38,44 @@ struct mt_convolution_question {
     int64_t dtype; /* a c10::ScalarType's number */
     int64_t dims;  /* 4 or 5 */
     int64_t is_deterministic, allows_tf32;
-    int64_t is_benchmarked; /* PyTorch tries all plans and takes the fastest (torch.backends.cudnn.benchmark) */
+    int64_t wants_all; /* all plans, not the first one alone */
     struct mt_convolution_tensor x, w, y;
     int64_t padding[MT_CONVOLUTION_MOST_SPATIAL], stride[MT_CONVOLUTION_MOST_SPATIAL],
         dilation[MT_CONVOLUTION_MOST_SPATIAL];
 };
 
+/* The workspaces of the plans, in the order in which PyTorch tries them: 0 < count <= MT_CONVOLUTION_MOST_PLANS. */
 struct mt_convolution_answer {
-    int64_t workspace_bytes;
-    int32_t engine;   /* cuDNN's number of the kernel */
-    bool is_estimate; /* not checked on the card, or under this version of cuDNN */
+    int64_t count, workspace_bytes[MT_CONVOLUTION_MOST_PLANS];
+    bool is_estimate; /* of the first plan: not checked on the card, or under this version of cuDNN */
+};
+
+/* How PyTorch calls a convolution. With benchmark (torch.backends.cudnn.benchmark), a thread's first call with these sizes tries
+ * all plans, and later ones take the fastest. */
+struct mt_convolution_call {
+    bool is_benchmarked;
+    bool is_short; /* memory was not enough for the first plan of this call: PyTorch tries the others */
+};
+
+/* What a call runs: the plans of `answer` from `first` on, until memory is enough for one. Before, if is_trial, all plans in one
+ * workspace, the largest that memory is enough for. */
+struct mt_convolution_run {
+    struct mt_convolution_answer answer;
+    int64_t first;
+    bool is_trial;
 };
 
 /* Answers questions about convolutions on a card. `ask` returns false if it has no answer. Threads: any. */
 struct mt_convolution_source {
     bool (*ask)(void *state, const struct mt_card *card, const struct mt_convolution_question *question,
-                struct mt_convolution_answer *out);
+                const struct mt_convolution_call *call, struct mt_convolution_run *out);
     void *state;
 };
 
 /* Writes the question about a convolution of three tensors. `x`, `w` and `y` are as PyTorch passes them to the
  * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The lists are
- * "padding", "stride" and "dilation" of the call, and the flags "benchmark", "deterministic" and "allow_tf32". False if the convolution is
- * none that cuDNN takes. */
+ * "padding", "stride" and "dilation" of the call, and the flags "deterministic" and "allow_tf32". False if the convolution is none that cuDNN
+ * takes. */
 bool mt_convolution_question_of(enum mt_convolution_kind kind, const struct mt_operator_call *call,
                                 const struct mt_operand *x, const struct mt_operand *w, const struct mt_operand *y,
                                 bool is_channels_last, struct mt_convolution_question *out);

@@ -50,19 +50,34 @@ static int64_t estimate(const struct convolution *convolution)
 
 /* ---- the plan ---- */
 
-/* Asks for the workspace. Without an answer, returns an estimate. */
-static int64_t workspace_bytes(const struct mt_operator_plan *plan, const struct mt_operator_call *call,
-                               const struct convolution *convolution)
+/* Asks for the workspaces. False if there is no answer. */
+static bool ask(const struct mt_operator_plan *plan, const struct mt_operator_call *call,
+                const struct convolution *convolution, struct mt_convolution_run *out)
 {
     const struct mt_convolution_source *source = plan->convolutions;
+    const struct mt_convolution_call how = {mt_call_number(call, "benchmark", 0) != 0, call->is_short};
     struct mt_convolution_question question;
-    struct mt_convolution_answer answer;
-    if (source != NULL &&
-        mt_convolution_question_of(convolution->kind, call, convolution->x, convolution->w, convolution->y,
-                                   convolution->is_channels_last, &question) &&
-        source->ask(source->state, plan->card, &question, &answer))
-        return answer.workspace_bytes;
-    return estimate(convolution);
+    return source != NULL &&
+           mt_convolution_question_of(convolution->kind, call, convolution->x, convolution->w, convolution->y,
+                                      convolution->is_channels_last, &question) &&
+           source->ask(source->state, plan->card, &question, &how, out);
+}
+
+/* Takes the workspace: without an answer, an estimate of it. */
+static void use_workspace(struct mt_operator_plan *plan, const struct mt_operator_call *call,
+                          const struct convolution *convolution)
+{
+    struct mt_convolution_run run;
+    if (!ask(plan, call, convolution, &run)) {
+        const int64_t bytes = estimate(convolution);
+        if (bytes > 0)
+            mt_inner_use(plan, bytes);
+        return;
+    }
+    if (run.is_trial)
+        mt_inner_trial(plan);
+    for (int64_t i = run.first; i < run.answer.count; i++)
+        mt_inner_try(plan, (int)i, run.answer.workspace_bytes[i]);
 }
 
 static void copy_unless_dense(struct mt_operator_plan *plan, const struct convolution *convolution,
@@ -89,9 +104,7 @@ static void take(struct mt_operator_plan *plan, const struct mt_operator_call *c
     const struct convolution convolution = {kind, x, w, y, mt_convolution_is_channels_last(first, second)};
     copy_unless_dense(plan, &convolution, first);
     copy_unless_dense(plan, &convolution, second);
-    const int64_t bytes = workspace_bytes(plan, call, &convolution);
-    if (bytes > 0)
-        mt_inner_use(plan, bytes);
+    use_workspace(plan, call, &convolution);
 }
 
 MT_RULE(convolution)

@@ -110,7 +110,6 @@ bool mt_convolution_question_of(enum mt_convolution_kind kind, const struct mt_o
     if (!is_taken(x, w, y))
         return false;
     out->dims = x->dims;
-    out->is_benchmarked = mt_call_number(call, "benchmark", 0) != 0;
     out->is_deterministic = mt_call_number(call, "deterministic", 0) != 0;
     out->allows_tf32 = mt_call_number(call, "allow_tf32", 1) != 0;
     set_tensor(x, is_channels_last, &out->x);

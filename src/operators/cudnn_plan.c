@@ -1,14 +1,12 @@
-/* Workspaces of cuDNN's engines that ask a card. The formulas were found from 492 recorded calls on an H200 under cuDNN 9.19 and
- * from cuDNN's answers to the same questions without a card; the clusters were read on the H200
- * (cudaOccupancyMaxActiveClusters). Engines and knobs have cuDNN's numbers. */
+/* Workspaces of cuDNN's engines that ask a card. The formulas were found from cuDNN 9.19's own answers to 2,754 questions with an
+ * H200 and without one, and from recorded calls on it. Engines and tiles have cuDNN's numbers. */
 #include "operators/cudnn_plan.h"
 
 #include "operators/operator_plan.h"
 
 #include <string.h>
 
-enum { KNOB_TILE = 2, KNOB_STEP = 13, KNOB_SPLIT = 25, KNOB_CLUSTER_M = 27, KNOB_CLUSTER_N = 28 };
-enum { MOST_TILE = 20, MOST_CLUSTER = 8, ENGINES = 3, HOPPER = 9 };
+enum { MOST_TILE = 21, MOST_CLUSTER = 8, ENGINES = 3, HOPPER = 9 };
 
 /* ---- what was checked ---- */
 
@@ -29,19 +27,17 @@ bool mt_cudnn_is_checked(int64_t version, const struct mt_card *card)
 
 /* ---- tile schedulers of Hopper ---- */
 
-/* By the value of KNOB_TILE: rows and columns of a tile, and, by dtype (fp32, bf16, fp16), above how many steps along k a tile is
- * cut in two: if all tiles run at once, and if only the last ones are cut. 0: as DEFAULT_CUT. */
+/* By the number of the tile: its rows and columns, and above how many steps along k it is cut in two, in fp32 and fp16 and in
+ * bf16: if all tiles run at once, and if only the last ones are cut, in halves of steps. 0: as for the first tile. */
 static const struct tile {
-    int16_t rows, columns, cut[3], tail_cut[3];
+    int16_t rows, columns, cut, bf16_cut, tail_cut, bf16_tail_cut;
 } tiles[MOST_TILE] = {
-    [0] = {128, 128, {27, 105, 13}, {14, 54, 7}}, [1] = {128, 64, {35, 137, 17}, {17, 66, 10}},
-    [3] = {256, 128, {23, 0, 0}, {12, 0, 0}},     [4] = {256, 64, {27, 0, 0}, {14, 0, 0}},
-    [5] = {64, 64, {49, 0, 24}, {22, 88, 11}},    [6] = {128, 256, {0, 0, 0}, {0, 0, 0}},
-    [7] = {64, 128, {35, 0, 0}, {17, 0, 0}},      [9] = {64, 256, {27, 0, 0}, {14, 0, 0}},
-    [16] = {256, 32, {0, 0, 0}, {0, 0, 0}},       [18] = {64, 192, {29, 0, 0}, {16, 0, 0}},
-    [19] = {128, 192, {23, 0, 0}, {12, 0, 0}},
+    [0] = {128, 128, 26, 196, 27, 208}, [1] = {128, 64, 32, 256, 32, 256}, [2] = {128, 32, 0, 0, 0, 0},
+    [3] = {256, 128, 23, 160, 24, 184}, [4] = {256, 64, 26, 192, 28, 200}, [5] = {64, 64, 50, 392, 45, 300},
+    [6] = {128, 256, 17, 128, 24, 160}, [7] = {64, 128, 32, 250, 32, 248}, [8] = {64, 32, 0, 0, 0, 0},
+    [9] = {64, 256, 26, 196, 24, 200},  [16] = {256, 32, 25, 0, 28, 0},    [18] = {64, 192, 24, 0, 28, 0},
+    [19] = {128, 192, 24, 0, 24, 0},    [20] = {256, 96, 0, 0, 0, 0},
 };
-enum { DEFAULT_CUT = 200, DEFAULT_TAIL_CUT = 14 };
 
 /* Engines with such a scheduler, by the kind of the convolution. */
 static const int64_t scheduled[MT_CONVOLUTION_KIND_COUNT][ENGINES] = {[MT_CONVOLUTION_FORWARD] = {62, 67},
@@ -54,36 +50,38 @@ static const struct clusters {
     int16_t blocks[MOST_CLUSTER];
 } clusters[] = {{"h200", {132, 132, 117, 120, 110, 102, 105, 120}}};
 
-/* Without a card, cuDNN assumes so many multiprocessors. */
-enum { ASSUMED_MULTIPROCESSORS = 18 };
+/* Without a card, cuDNN assumes one group of so many multiprocessors, in which whole clusters run. */
+enum { GROUP_MULTIPROCESSORS = 18 };
 
-/* Returns the blocks that run at once on a card in clusters of `size`: as read, or as if no multiprocessor were left over. */
+/* Returns the blocks that run at once in clusters of `size` on so many groups. */
+static int64_t blocks_of_groups(int64_t groups, int64_t size)
+{
+    return groups * (GROUP_MULTIPROCESSORS / size * size);
+}
+
+/* Returns the blocks that run at once on a card in clusters of `size`: as read, or as in whole groups. */
 static int64_t resident_blocks(const struct mt_card *card, int64_t size)
 {
     for (size_t i = 0; i < sizeof clusters / sizeof clusters[0]; i++)
         if (size <= MOST_CLUSTER && strcmp(clusters[i].card, card->name) == 0)
             return clusters[i].blocks[size - 1];
-    return card->multiprocessors / size * size;
+    return size == 1 ? card->multiprocessors : blocks_of_groups(card->multiprocessors / GROUP_MULTIPROCESSORS, size);
 }
 
 /* The product that a scheduled kernel computes, in tiles. */
 struct tiled {
     const struct tile *tile;
-    int64_t type;      /* 0 fp32, 1 bf16, 2 fp16 */
-    int64_t tile_type; /* KNOB_TILE */
-    int64_t count;     /* tiles, rounded up to clusters */
-    int64_t steps;     /* along k */
-    int64_t step;      /* elements of one */
-    int64_t cluster;   /* blocks of one */
+    int64_t cut, tail_cut; /* of the tile, for the dtype */
+    int64_t count;         /* tiles, rounded up to clusters */
+    int64_t steps;         /* along k, of STEP elements; in whole steps of the kernel */
+    int64_t cluster;       /* blocks of one */
     bool may_split;
 };
+enum { STEP = 32 };
 
-static int64_t knob(const struct mt_cudnn_plan *plan, int64_t type, int64_t otherwise)
+static int64_t knob(int16_t value, int64_t otherwise)
 {
-    for (int64_t i = 0; i < plan->knob_count; i++)
-        if (plan->knobs[i].type == type)
-            return plan->knobs[i].value;
-    return otherwise;
+    return value == MT_CUDNN_NO_KNOB ? otherwise : value;
 }
 
 static int64_t spatial_of(const struct mt_convolution_question *question, const struct mt_convolution_tensor *tensor)
@@ -97,9 +95,9 @@ static int64_t pixels_of(const struct mt_convolution_question *question, const s
     return MT_PRODUCT(tensor->sizes[0], spatial_of(question, tensor));
 }
 
-/* Sets the numbers of tiles and steps, in clusters of m × n blocks. */
+/* Sets the numbers of tiles and of steps, in clusters of m × n blocks and steps of the kernel of `step` elements. */
 static void set_product(const struct mt_convolution_question *question, int64_t cluster_m, int64_t cluster_n,
-                        struct tiled *out)
+                        int64_t step, struct tiled *out)
 {
     const int64_t taps = spatial_of(question, &question->w), filters = question->w.sizes[0],
                   channels = question->w.sizes[1], rows = out->tile->rows, columns = out->tile->columns;
@@ -107,60 +105,76 @@ static void set_product(const struct mt_convolution_question *question, int64_t 
     if (question->kind == MT_CONVOLUTION_FORWARD) {
         m = mt_divide_up(pixels_of(question, &question->y), rows);
         n = mt_divide_up(filters, columns);
-        out->steps = taps * mt_divide_up(channels, out->step);
+        out->steps = taps * mt_divide_up(channels, step);
     } else if (question->kind == MT_CONVOLUTION_INPUT_GRADIENT) {
         m = mt_divide_up(pixels_of(question, &question->x), rows);
         n = mt_divide_up(channels, columns);
-        out->steps = taps * mt_divide_up(filters, out->step);
+        out->steps = taps * mt_divide_up(filters, step);
     } else {
         m = mt_divide_up(filters, rows);
         n = taps * mt_divide_up(channels, columns);
-        out->steps = mt_divide_up(pixels_of(question, &question->y), out->step);
+        out->steps = mt_divide_up(pixels_of(question, &question->y), step);
     }
+    out->steps *= step / STEP;
     out->count = mt_round_up(m, cluster_m) * mt_round_up(n, cluster_n);
+}
+
+static int64_t either(int64_t value, int64_t otherwise)
+{
+    return value > 0 ? value : otherwise;
 }
 
 /* Describes the product of a plan. False if its tile is not in the table. */
 static bool find_tiled(const struct mt_convolution_question *question, const struct mt_cudnn_plan *plan,
                        struct tiled *out)
 {
-    const int64_t tile = knob(plan, KNOB_TILE, -1), m = knob(plan, KNOB_CLUSTER_M, 1),
-                  n = knob(plan, KNOB_CLUSTER_N, 1);
+    enum { TILE_128_64 = 1, SHORT_STEPS_CUT = 42 };
+    const int64_t tile = plan->tile, m = knob(plan->cluster_m, 1), n = knob(plan->cluster_n, 1);
     if (tile < 0 || tile >= MOST_TILE || tiles[tile].rows == 0 || m < 1 || n < 1)
         return false;
-    *out = (struct tiled){.tile = &tiles[tile], .tile_type = tile, .cluster = m * n};
-    out->type = question->dtype == MT_SCALAR_HALF ? 2 : question->dtype == MT_SCALAR_BF16 ? 1 : 0;
-    out->step = knob(plan, KNOB_STEP, 0) == 1 ? 64 : 32;
-    out->may_split = knob(plan, KNOB_SPLIT, 1) == 0;
-    set_product(question, m, n, out);
+    const bool is_bf16 = question->dtype == MT_SCALAR_BF16;
+    *out = (struct tiled){.tile = &tiles[tile], .cluster = m * n, .may_split = plan->split == 0};
+    out->cut = is_bf16 ? either(tiles[tile].bf16_cut, tiles[0].bf16_cut) : either(tiles[tile].cut, tiles[0].cut);
+    out->tail_cut = is_bf16 ? either(tiles[tile].bf16_tail_cut, tiles[0].bf16_tail_cut)
+                            : either(tiles[tile].tail_cut, tiles[0].tail_cut);
+    if (question->dtype == MT_SCALAR_HALF && plan->step != 1 && tile == TILE_128_64)
+        out->tail_cut = SHORT_STEPS_CUT;
+    set_product(question, m, n, plan->step == 1 ? 2 * STEP : STEP, out);
     return true;
 }
 
-/* Returns the parts that each of the last tiles is cut into, which are fewer than blocks run at once. */
-static int64_t parts_of_tail(const struct tiled *tiled, int64_t waves)
+/* Returns how long a tile is, by the length that is cut in two. */
+static double tail_length(const struct tiled *tiled)
 {
-    const int64_t cut = tiled->tile->tail_cut[tiled->type], k = tiled->steps;
-    const bool is_long = tiled->type == 0 || tiled->step == 64;
-    const double first = (double)(cut > 0 ? cut : DEFAULT_TAIL_CUT) * (is_long ? 1 : 2);
-    const double steps = (double)k;
-    enum { TILE_128_64 = 1, MOST_WAVES = 16 };
-    if (tiled->tile_type == TILE_128_64 && waves > MOST_WAVES)
-        return 1;
-    return steps < first ? 1 : steps < 2.05 * first ? 2 : steps < 3.3 * first ? 4 : steps < 4.6 * first ? 8 : k / 8;
+    return 2 * (double)tiled->steps / (double)tiled->tail_cut;
 }
 
-/* Returns the parts that each tile is cut into where all run at once, `most` of them at most. */
+/* Returns the parts that each of the last tiles is cut into, if those are fewer than the blocks that run at once. */
+static int64_t parts_of_tail(const struct tiled *tiled)
+{
+    enum { LEAST_STEPS = 7, MOST_STEPS = 4 };
+    const int64_t steps = tiled->steps;
+    const double cuts = tail_length(tiled);
+    return cuts < 1      ? 1
+           : cuts < 2.05 ? 2
+           : cuts < 3.2  ? 4
+           : cuts < 4.6  ? mt_smaller(8, steps / LEAST_STEPS)
+                         : steps / MOST_STEPS;
+}
+
+/* Returns the parts that each tile is cut into where all run at once, `most` of them at most: a power of two, or all. */
 static int64_t parts_of_all(const struct tiled *tiled, int64_t most)
 {
-    enum { MANY = 9, LEAST_STEPS_64 = 17, LEAST_STEPS_32 = 33 };
-    const int64_t limit = tiled->steps / (tiled->step == 64 ? LEAST_STEPS_64 : LEAST_STEPS_32);
-    const int64_t cut = tiled->tile->cut[tiled->type] > 0 ? tiled->tile->cut[tiled->type] : DEFAULT_CUT;
+    enum { MANY = 9, LEAST_STEPS = 34 };
+    const int64_t limit = tiled->steps / LEAST_STEPS;
     int64_t parts = 1;
     if (most >= MANY && limit >= MANY)
         return mt_smaller(most, limit);
-    while (tiled->steps > cut * parts)
+    while (tiled->steps > tiled->cut * parts)
         parts *= 2;
-    return mt_smaller(parts, most);
+    if (parts <= most)
+        return parts;
+    return 4 * tiled->steps > 3 * tiled->cut * parts ? most : mt_smaller(parts / 2, most);
 }
 
 /* Returns the nodes of a binary tree above so many leaves. */
@@ -183,7 +197,7 @@ static int64_t scheduled_bytes(const struct tiled *tiled, int64_t resident)
     const int64_t most = tail > 0 ? resident / tail : 1;
     int64_t parts = 1;
     if (tiled->may_split && most > 1)
-        parts = tiled->count > resident ? mt_smaller(most, parts_of_tail(tiled, waves)) : parts_of_all(tiled, most);
+        parts = tiled->count > resident ? mt_smaller(most, parts_of_tail(tiled)) : parts_of_all(tiled, most);
     const int64_t is_long = waves > MANY_WAVES;
     if (parts <= 1)
         return is_long * (ALIGNED + MT_FLOAT_BYTES);
@@ -199,22 +213,30 @@ static bool is_scheduled(const struct mt_convolution_question *question, const s
     return false;
 }
 
-/* Replaces what the scheduler takes with cuDNN's assumed multiprocessors by what it takes with the card's. The rest of the
- * workspace, copies of channels, is 0 or 16 bytes and whole elements; otherwise the formula is not this kernel's, and the bytes are
- * left as they are: false. */
+/* True if the last tiles may be cut or not: kernels differ in where they begin. */
+static bool is_near_cut(const struct tiled *tiled, int64_t resident)
+{
+    const int64_t tail = tiled->count % resident;
+    const double cuts = tail_length(tiled);
+    return tiled->may_split && tiled->count > resident && tail > 0 && resident / tail > 1 && cuts > 0.8 && cuts < 1.25;
+}
+
+/* Replaces what the scheduler takes with cuDNN's assumed multiprocessors by what it takes with the card's. False if the bytes may
+ * differ: the rest of the workspace, copies of channels, is 0 or 16 bytes and whole elements, else the formula is not this
+ * kernel's, and the bytes stay as they are. */
 static bool schedule_for_card(const struct mt_card *card, const struct mt_convolution_question *question,
                               const struct mt_cudnn_plan *plan, int64_t *bytes)
 {
     enum { COPIES_LEAST = 16, COPIES_UNIT = 8 };
     struct tiled tiled;
-    if (!find_tiled(question, plan, &tiled) || tiled.cluster > ASSUMED_MULTIPROCESSORS)
+    if (!find_tiled(question, plan, &tiled) || tiled.cluster > GROUP_MULTIPROCESSORS)
         return false;
-    const int64_t assumed = ASSUMED_MULTIPROCESSORS / tiled.cluster * tiled.cluster;
-    const int64_t copies = *bytes - scheduled_bytes(&tiled, assumed);
+    const int64_t copies = *bytes - scheduled_bytes(&tiled, blocks_of_groups(1, tiled.cluster));
     if (copies != 0 && (copies < COPIES_LEAST || (copies - COPIES_LEAST) % COPIES_UNIT != 0))
         return false;
-    *bytes = copies + scheduled_bytes(&tiled, resident_blocks(card, tiled.cluster));
-    return true;
+    const int64_t resident = resident_blocks(card, tiled.cluster);
+    *bytes = copies + scheduled_bytes(&tiled, resident);
+    return !is_near_cut(&tiled, resident);
 }
 
 /* ---- engines that are left out without a card ---- */
@@ -303,39 +325,66 @@ static bool may_be_filtered(const struct mt_convolution_question *question)
     return question->is_deterministic != 0 || (question->dtype == MT_SCALAR_FLOAT && question->allows_tf32 == 0);
 }
 
-/* Finds the first engine that a card has before the chosen one. False if there is none. Sets out->is_estimate if one is there whose
- * bytes are not known, or which may not be used. */
-static bool answer_left_out(const struct mt_convolution_question *question, const struct mt_cudnn_plan *plan,
-                            struct mt_convolution_answer *out)
+static void add(struct mt_convolution_answer *answer, int64_t bytes)
 {
-    for (int64_t i = 0; i < plan->rejected_count; i++) {
-        const struct mt_cudnn_rejected *rejected = &plan->rejected[i];
+    if (answer->count < MT_CONVOLUTION_MOST_PLANS)
+        answer->workspace_bytes[answer->count++] = bytes;
+}
+
+/* Adds the engines that a card has, of those that were left out in [begin, end): `most` of them at most. The answer is an estimate if
+ * one is there whose bytes are not known, or which may not be used. */
+static void add_left_out(const struct mt_convolution_question *question, const struct mt_cudnn_plans *plans,
+                         int64_t begin, int64_t end, int64_t most, struct mt_convolution_answer *out)
+{
+    for (int64_t i = begin; i < end && most > 0; i++) {
+        const struct mt_cudnn_rejected *rejected = &plans->rejected[i];
         if (rejected->reason == MT_CUDNN_UNSUPPORTED)
             continue;
         const struct left_out *found = find_left_out(question->kind, rejected);
+        int64_t bytes = 0;
         out->is_estimate |= found == NULL || may_be_filtered(question);
-        if (found != NULL && found->bytes(question, &out->workspace_bytes, &out->is_estimate)) {
-            out->engine = (int32_t)rejected->engine;
-            return true;
-        }
+        if (found == NULL || !found->bytes(question, &bytes, &out->is_estimate))
+            continue;
+        add(out, bytes);
+        most--;
     }
-    out->is_estimate |= plan->rejected_count == MT_CUDNN_MOST_REJECTED; /* there may be more */
-    return false;
+}
+
+/* Adds what a plan takes on the card. False if that is not known, and the bytes are cuDNN's as if for an absent card. */
+static bool add_plan(const struct mt_card *card, const struct mt_convolution_question *question,
+                     const struct mt_cudnn_plan *plan, struct mt_convolution_answer *out)
+{
+    int64_t bytes = plan->workspace_bytes;
+    const bool is_known = card->capability / 10 != HOPPER || !is_scheduled(question, plan) ||
+                          schedule_for_card(card, question, plan, &bytes);
+    add(out, bytes);
+    return is_known;
+}
+
+/* Adds the plan that PyTorch tries first: an engine that was left out, or the first of the list. Returns how many plans of the list
+ * were added. */
+static int64_t add_first(const struct mt_card *card, const struct mt_convolution_question *question,
+                         const struct mt_cudnn_plans *plans, struct mt_convolution_answer *out)
+{
+    add_left_out(question, plans, 0, plans->first_rejected_count, 1, out);
+    if (out->count > 0)
+        return 0;
+    out->is_estimate |= plans->first_rejected_count == MT_CUDNN_MOST_REJECTED; /* there may be more */
+    out->is_estimate |= !add_plan(card, question, &plans->plans[0], out);
+    return 1;
 }
 
 bool mt_cudnn_plan_answer(int64_t version, const struct mt_card *card, const struct mt_convolution_question *question,
-                          const struct mt_cudnn_plan *plan, struct mt_convolution_answer *out)
+                          const struct mt_cudnn_plans *plans, struct mt_convolution_answer *out)
 {
-    if (plan->engine < 0 || plan->workspace_bytes < 0)
+    if (plans->count == 0)
         return false;
-    *out = (struct mt_convolution_answer){.workspace_bytes = plan->workspace_bytes,
-                                          .engine = (int32_t)plan->engine,
-                                          .is_estimate =
-                                              question->is_benchmarked != 0 || !mt_cudnn_is_checked(version, card)};
-    if (answer_left_out(question, plan, out))
-        return true;
-    if (card->capability / 10 == HOPPER && is_scheduled(question, plan) &&
-        !schedule_for_card(card, question, plan, &out->workspace_bytes))
-        out->is_estimate = true;
+    *out = (struct mt_convolution_answer){.is_estimate = !mt_cudnn_is_checked(version, card)};
+    const int64_t begin = add_first(card, question, plans, out);
+    const bool is_estimate = out->is_estimate;
+    for (int64_t i = begin; i < plans->count; i++)
+        (void)add_plan(card, question, &plans->plans[i], out);
+    add_left_out(question, plans, plans->first_rejected_count, plans->rejected_count, plans->rejected_count, out);
+    out->is_estimate = is_estimate; /* whatever the others are */
     return true;
 }

@@ -97,6 +97,16 @@ void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes)
     mt_inner_give(plan, mt_inner_take(plan, bytes));
 }
 
+void mt_inner_trial(struct mt_operator_plan *plan)
+{
+    add(plan, MT_INNER_TRIAL, 0, 0);
+}
+
+void mt_inner_try(struct mt_operator_plan *plan, int way, int64_t bytes)
+{
+    add(plan, MT_INNER_TRY, way, bytes);
+}
+
 void mt_inner_output(struct mt_operator_plan *plan, int output)
 {
     add(plan, MT_INNER_OUTPUT, output, 0);

@@ -63,6 +63,8 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);
+void mt_inner_trial(struct mt_operator_plan *plan);
+void mt_inner_try(struct mt_operator_plan *plan, int way, int64_t bytes);
 /* Takes as many bytes as a tensor has. With mt_inner_copy only if it is not contiguous, else returns -1, as without one. */
 int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);

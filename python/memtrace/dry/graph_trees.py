@@ -68,6 +68,10 @@ def names(cards: Any) -> dict[str, Any]:
     """Returns the names for torch._C."""
     cudnn = {"empties": True}
 
+    def set_empties(value: bool) -> None:
+        cudnn["empties"] = value
+        cards.memory.memtrace_torch_keep_cache(not value)
+
     def live_allocations_are(device: int, pool: Pool, expected: Any) -> bool:
         return {block.address for block in blocks_of(cards, device, pool) if block.is_live} == set(expected)
 
@@ -107,5 +111,5 @@ def names(cards: Any) -> dict[str, Any]:
         "_construct_CUDA_Tensor_From_Storage_And_Metadata": tensor_of,
         "_tensors_data_ptrs_at_indices_equal": have_addresses,
         "_cuda_get_conv_benchmark_empty_cache": lambda: cudnn["empties"],
-        "_cudnn_set_conv_benchmark_empty_cache": lambda value: cudnn.update(empties=value),
+        "_cudnn_set_conv_benchmark_empty_cache": set_empties,
     }

@@ -13,12 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NO_FILE = -1, FORMAT = 1 };
+enum { NO_FILE = -1, FORMAT = 2 };
 
 struct record {
     uint64_t checksum; /* of the rest */
     struct mt_convolution_question question;
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
 };
 
 /* Invariant: places has the index of each record by the digest of its question. */
@@ -94,10 +94,10 @@ static int open_file(const char *folder, int64_t version, const char *card)
 /* Plans come from cuDNN, and a damaged file may have any: counts are within their arrays. */
 static bool is_valid(const struct record *record)
 {
-    const struct mt_cudnn_plan *plan = &record->plan;
-    return record->checksum == checksum_of(record) && plan->knob_count >= 0 &&
-           plan->knob_count <= MT_CUDNN_MOST_KNOBS && plan->rejected_count >= 0 &&
-           plan->rejected_count <= MT_CUDNN_MOST_REJECTED;
+    const struct mt_cudnn_plans *plans = &record->plans;
+    return record->checksum == checksum_of(record) && plans->count >= 0 &&
+           plans->count <= MT_CONVOLUTION_MOST_PLANS && plans->first_rejected_count >= 0 &&
+           plans->rejected_count >= plans->first_rejected_count && plans->rejected_count <= MT_CUDNN_MOST_REJECTED;
 }
 
 static void read_file(struct mt_cudnn_answers *answers)
@@ -150,17 +150,17 @@ void mt_cudnn_answers_close(struct mt_cudnn_answers *answers)
     free(answers);
 }
 
-const struct mt_cudnn_plan *mt_cudnn_answers_find(const struct mt_cudnn_answers *answers,
+const struct mt_cudnn_plans *mt_cudnn_answers_find(const struct mt_cudnn_answers *answers,
                                                   const struct mt_convolution_question *question)
 {
     const struct record *found = find(answers, question);
-    return found != NULL ? &found->plan : NULL;
+    return found != NULL ? &found->plans : NULL;
 }
 
 void mt_cudnn_answers_add(struct mt_cudnn_answers *answers, const struct mt_convolution_question *question,
-                          const struct mt_cudnn_plan *plan)
+                          const struct mt_cudnn_plans *plans)
 {
-    struct record record = {.question = *question, .plan = *plan};
+    struct record record = {.question = *question, .plans = *plans};
     record.checksum = checksum_of(&record);
     keep(answers, &record);
     if (answers->file >= 0)

@@ -142,7 +142,7 @@ int64_t mt_cudnn_asker_version(const struct mt_cudnn_asker *asker)
 
 /* A program that closes all files may have another file at the number of the socket: sending to a plain file fails. */
 mt_status mt_cudnn_asker_ask(struct mt_cudnn_asker *asker, const struct mt_convolution_question *question,
-                             struct mt_cudnn_plan *out)
+                             struct mt_cudnn_plans *out)
 {
     if (send(asker->socket, question, sizeof *question, MSG_NOSIGNAL) != (ssize_t)sizeof *question)
         return mt_fail(MT_FAILED, "cuDNN ended: %s", strerror(errno));

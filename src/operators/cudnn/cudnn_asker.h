@@ -25,4 +25,4 @@ int64_t mt_cudnn_asker_version(const struct mt_cudnn_asker *asker);
 
 /* Asks. Fails with MT_FAILED if there is no answer in time. */
 mt_status mt_cudnn_asker_ask(struct mt_cudnn_asker *asker, const struct mt_convolution_question *question,
-                             struct mt_cudnn_plan *out);
+                             struct mt_cudnn_plans *out);

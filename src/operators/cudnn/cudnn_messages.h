@@ -3,7 +3,7 @@
  *
  *   helper   struct mt_cudnn_greeting       once
  *   asker    struct mt_convolution_question
- *   helper   struct mt_cudnn_plan           as often as asked */
+ *   helper   struct mt_cudnn_plans           as often as asked */
 #pragma once
 
 #include "operators/cudnn_plan.h"

@@ -75,15 +75,15 @@ static mt_status start(struct mt_cudnn_source *source, const struct mt_card *car
     return status;
 }
 
-/* Finds cuDNN's plan, or asks for it. */
-static mt_status find_plan(struct mt_cudnn_source *source, const struct mt_card *card,
-                           const struct mt_convolution_question *question, struct mt_cudnn_plan *out)
+/* Finds cuDNN's plans, or asks for them. */
+static mt_status find_plans(struct mt_cudnn_source *source, const struct mt_card *card,
+                            const struct mt_convolution_question *question, struct mt_cudnn_plans *out)
 {
     if (source->asker != NULL && source->process != getpid())
         stop(source);
     if (source->asker == NULL)
         MT_TRY(start(source, card));
-    const struct mt_cudnn_plan *kept = mt_cudnn_answers_find(source->answers, question);
+    const struct mt_cudnn_plans *kept = mt_cudnn_answers_find(source->answers, question);
     if (kept != NULL) {
         *out = *kept;
         return MT_OK;
@@ -96,16 +96,16 @@ static mt_status find_plan(struct mt_cudnn_source *source, const struct mt_card 
 bool mt_cudnn_source_ask(struct mt_cudnn_source *source, const struct mt_card *card,
                          const struct mt_convolution_question *question, struct mt_convolution_answer *out)
 {
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
     pthread_mutex_lock(&source->mutex);
     bool is_found = source->error[0] == '\0';
-    if (is_found && find_plan(source, card, question, &plan) != MT_OK) {
+    if (is_found && find_plans(source, card, question, &plans) != MT_OK) {
         snprintf(source->error, sizeof source->error, "%s", mt_last_error());
         stop(source);
         is_found = false;
     }
     pthread_mutex_unlock(&source->mutex);
-    return is_found && mt_cudnn_plan_answer(source->version, card, question, &plan, out);
+    return is_found && mt_cudnn_plan_answer(source->version, card, question, &plans, out);
 }
 
 const char *mt_cudnn_source_error(const struct mt_cudnn_source *source)

@@ -101,6 +101,21 @@ const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out
     return name;
 }
 
+void memtrace_torch_took(int way)
+{
+    mt_torch_convolutions_took(way);
+}
+
+void memtrace_torch_tried(void)
+{
+    mt_torch_convolutions_tried();
+}
+
+void memtrace_torch_keep_cache(int keeps_cache)
+{
+    mt_torch_convolutions_keep_cache(keeps_cache != 0);
+}
+
 void memtrace_torch_cudnn(const char *program, const char *library, const char *folder)
 {
     mt_torch_convolutions_ask(program, library, folder);

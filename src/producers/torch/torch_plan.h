@@ -15,6 +15,13 @@ int memtrace_torch_has_plan(const char *name);
 /* Writes what a call takes inside, of at most MT_INNER_MOST actions, and returns their count. */
 int memtrace_torch_plan(const struct mt_operator_call *call, struct mt_inner *out);
 
+/* Reports the way by which the calling thread's last call went, if it was another than the first of its plan's MT_INNER_TRY. */
+void memtrace_torch_took(int way);
+
+/* Ends the trial of MT_INNER_TRIAL: empties the cache of the allocator, unless memtrace_torch_keep_cache was set. */
+void memtrace_torch_tried(void);
+void memtrace_torch_keep_cache(int keeps_cache);
+
 /* Returns the kernel of scaled_dot_product_attention: an enum mt_attention_kernel. */
 int memtrace_torch_attention(const struct mt_attention_request *request);
 

@@ -1,5 +1,6 @@
 /* PyTorch takes the first plan of cuDNN's instant heuristics that its filters keep and that can be built, then of the fallback
- * list (aten/src/ATen/native/cudnn/Conv_v8.cpp: run_single_conv, filterEngineConfigs). */
+ * list; with torch.backends.cudnn.benchmark it tries all of both lists
+ * (aten/src/ATen/native/cudnn/Conv_v8.cpp: run_single_conv, filterEngineConfigs). */
 #include "operators/cudnn/helper/cudnn_chooser.h"
 
 #include "operators/cudnn/helper/cudnn_reasons.h"
@@ -158,24 +159,34 @@ static bool is_filtered(const struct choice *choice, cudnn_descriptor engine)
     return false;
 }
 
+static void set_knob(int type, int64_t value, struct mt_cudnn_plan *out)
+{
+    int16_t *const places[] = {
+        [2] = &out->tile, [13] = &out->step, [25] = &out->split, [27] = &out->cluster_m, [28] = &out->cluster_n};
+    if (type >= 0 && (size_t)type < sizeof places / sizeof places[0] && places[type] != NULL)
+        *places[type] = (int16_t)value;
+}
+
 /* Writes the knobs of a configuration. */
 static void read_knobs(struct cudnn_backend *backend, cudnn_descriptor configuration, struct mt_cudnn_plan *out)
 {
-    cudnn_descriptor choices[MT_CUDNN_MOST_KNOBS];
-    for (int i = 0; i < MT_CUDNN_MOST_KNOBS; i++)
+    enum { MOST_KNOBS = 16 };
+    cudnn_descriptor choices[MOST_KNOBS];
+    for (int i = 0; i < MOST_KNOBS; i++)
         choices[i] = cudnn_make(backend, CUDNN_KNOB_CHOICE);
-    out->knob_count =
-        cudnn_get(backend, configuration, CONFIGURATION_KNOBS, CUDNN_TYPE_DESCRIPTOR, MT_CUDNN_MOST_KNOBS, choices);
-    for (int64_t i = 0; i < out->knob_count; i++) {
+    const int64_t count =
+        cudnn_get(backend, configuration, CONFIGURATION_KNOBS, CUDNN_TYPE_DESCRIPTOR, MOST_KNOBS, choices);
+    for (int64_t i = 0; i < count; i++) {
         int type = -1;
         (void)cudnn_get(backend, choices[i], KNOB_TYPE, CUDNN_TYPE_KNOB, 1, &type);
-        out->knobs[i] = (struct mt_cudnn_knob){type, cudnn_get_number(backend, choices[i], KNOB_VALUE)};
+        set_knob(type, cudnn_get_number(backend, choices[i], KNOB_VALUE), out);
     }
 }
 
 /* Builds the plan of a configuration. False if it can't be built, or PyTorch leaves it out. */
 static bool build(const struct choice *choice, cudnn_descriptor configuration, struct mt_cudnn_plan *out)
 {
+    enum { NONE = MT_CUDNN_NO_KNOB };
     struct cudnn_backend *backend = choice->backend;
     cudnn_descriptor engine = cudnn_make(backend, CUDNN_ENGINE), plan = cudnn_make(backend, CUDNN_PLAN);
     (void)cudnn_get(backend, configuration, CONFIGURATION_ENGINE, CUDNN_TYPE_DESCRIPTOR, 1, &engine);
@@ -184,10 +195,12 @@ static bool build(const struct choice *choice, cudnn_descriptor configuration, s
     cudnn_set_descriptor(backend, plan, PLAN_CONFIGURATION, configuration);
     cudnn_set_descriptor(backend, plan, PLAN_DEVICE, choice->card);
     cudnn_finish(backend, plan);
+    *out = (struct mt_cudnn_plan){
+        .tile = NONE, .step = NONE, .split = NONE, .cluster_m = NONE, .cluster_n = NONE};
     out->workspace_bytes = cudnn_get_number(backend, plan, PLAN_WORKSPACE);
-    out->engine = cudnn_get_number(backend, engine, ENGINE_INDEX);
+    out->engine = (int32_t)cudnn_get_number(backend, engine, ENGINE_INDEX);
     read_knobs(backend, configuration, out);
-    return !backend->has_failed;
+    return !backend->has_failed && out->workspace_bytes >= 0;
 }
 
 static cudnn_descriptor make_heuristics(const struct choice *choice, int mode)
@@ -202,9 +215,9 @@ static cudnn_descriptor make_heuristics(const struct choice *choice, int mode)
 }
 
 /* Returns the configuration at a place of the list; NULL after the last. Asks for no more than needed, so that the log names the
- * engines before it and no others. */
+ * engines before it and no others, after the first `kept`. */
 static cudnn_descriptor find_configuration(const struct choice *choice, cudnn_descriptor heuristics, int64_t place,
-                                           struct mt_cudnn_plan *out)
+                                           int64_t kept, struct mt_cudnn_plans *out)
 {
     enum { MOST_CONFIGURATIONS = 64 };
     struct cudnn_backend *backend = choice->backend;
@@ -213,37 +226,51 @@ static cudnn_descriptor find_configuration(const struct choice *choice, cudnn_de
         return NULL;
     for (int64_t i = 0; i <= place; i++)
         found[i] = cudnn_make(backend, CUDNN_CONFIGURATION);
-    cudnn_reasons_write(out);
+    cudnn_reasons_write(out, kept);
     const int64_t count = cudnn_get(backend, heuristics, HEURISTICS_RESULTS, CUDNN_TYPE_DESCRIPTOR, place + 1, found);
-    cudnn_reasons_write(NULL);
+    cudnn_reasons_write(NULL, 0);
     return place < count ? found[place] : NULL;
 }
 
-/* Finds the first plan of a list. False if there is none. */
-static bool choose_in(const struct choice *choice, int mode, struct mt_cudnn_plan *out)
+/* True if the question needs no further plan. */
+static bool is_done(const struct choice *choice, const struct mt_cudnn_plans *plans)
+{
+    return plans->count == (choice->question->wants_all ? MT_CONVOLUTION_MOST_PLANS : 1);
+}
+
+static void add(const struct mt_cudnn_plan *plan, struct mt_cudnn_plans *out)
+{
+    if (out->count == 0)
+        out->first_rejected_count = out->rejected_count;
+    out->plans[out->count++] = *plan;
+}
+
+/* Adds the plans of a list, as far as they are needed. */
+static void add_list(const struct choice *choice, int mode, struct mt_cudnn_plans *out)
 {
     struct cudnn_backend *backend = choice->backend;
     cudnn_descriptor heuristics = make_heuristics(choice, mode), configuration;
-    const int64_t kept = backend->count;
-    for (int64_t place = 0; (configuration = find_configuration(choice, heuristics, place, out)) != NULL; place++) {
-        const bool is_built = build(choice, configuration, out);
+    const int64_t kept = backend->count, rejected = out->rejected_count;
+    for (int64_t place = 0; !is_done(choice, out); place++) {
+        struct mt_cudnn_plan plan;
+        configuration = find_configuration(choice, heuristics, place, rejected, out);
+        if (configuration == NULL)
+            break;
+        if (build(choice, configuration, &plan))
+            add(&plan, out);
         cudnn_release_to(backend, kept);
-        if (is_built)
-            return true;
     }
     cudnn_release_to(backend, kept);
-    return false;
 }
 
 void cudnn_choose(struct cudnn_backend *backend, cudnn_descriptor card, const struct mt_convolution_question *question,
-                  struct mt_cudnn_plan *out)
+                  struct mt_cudnn_plans *out)
 {
     const int64_t kept = backend->count;
     const struct choice choice = {backend, card, make_graph(backend, question), question};
-    *out = (struct mt_cudnn_plan){0};
-    const bool is_found =
-        !backend->has_failed && (choose_in(&choice, MODE_INSTANT, out) || choose_in(&choice, MODE_FALLBACK, out));
-    if (!is_found)
-        *out = (struct mt_cudnn_plan){.engine = -1};
+    *out = (struct mt_cudnn_plans){0};
+    for (int mode = MODE_INSTANT; mode <= MODE_FALLBACK && !backend->has_failed; mode += MODE_FALLBACK)
+        if (!is_done(&choice, out))
+            add_list(&choice, mode, out);
     cudnn_release_to(backend, kept);
 }

@@ -52,12 +52,12 @@ static bool is_valid(const struct mt_convolution_question *question)
 static void answer(struct cudnn_backend *backend, cudnn_descriptor card, unsigned seconds)
 {
     struct mt_convolution_question question;
-    struct mt_cudnn_plan plan;
+    struct mt_cudnn_plans plans;
     while (recv(MT_CUDNN_SOCKET, &question, sizeof question, 0) == sizeof question && is_valid(&question)) {
         alarm(seconds);
-        cudnn_choose(backend, card, &question, &plan);
+        cudnn_choose(backend, card, &question, &plans);
         alarm(0);
-        if (!send_all(&plan, sizeof plan))
+        if (!send_all(&plans, sizeof plans))
             return;
     }
 }

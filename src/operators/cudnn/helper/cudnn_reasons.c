@@ -3,27 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct mt_cudnn_plan *written;
+static struct mt_cudnn_plans *written;
 
-void cudnn_reasons_write(struct mt_cudnn_plan *plan)
+void cudnn_reasons_write(struct mt_cudnn_plans *plans, int64_t kept)
 {
-    written = plan;
-    if (plan != NULL)
-        plan->rejected_count = 0;
+    written = plans;
+    if (plans != NULL)
+        plans->rejected_count = kept;
 }
 
-static void add(int64_t engine, int64_t reason)
+static void add(int32_t engine, int32_t reason)
 {
     if (engine >= 0 && written->rejected_count < MT_CUDNN_MOST_REJECTED)
         written->rejected[written->rejected_count++] = (struct mt_cudnn_rejected){engine, reason};
 }
 
 /* Returns the reason that a line of the log gives; `otherwise` if it gives none. */
-static int64_t reason_in(const char *line, int64_t otherwise)
+static int32_t reason_in(const char *line, int32_t otherwise)
 {
     static const struct {
         const char *words;
-        int64_t reason;
+        int32_t reason;
     } reasons[] = {{"PREREQUISITE_MISSING", MT_CUDNN_NEEDS_DRIVER},
                    {"NOT_SUPPORTED_", MT_CUDNN_UNSUPPORTED},
                    {"NOT_INITIALIZED", MT_CUDNN_UNSUPPORTED},
@@ -41,7 +41,7 @@ static void hear(int severity, void *data, const void *debug, const char *messag
     (void)severity, (void)data, (void)debug;
     if (written == NULL || strstr(message, "support_checks") == NULL)
         return;
-    int64_t engine = -1, reason = MT_CUDNN_NEEDS_HANDLE;
+    int32_t engine = -1, reason = MT_CUDNN_NEEDS_HANDLE;
     for (const char *line = message; *line != '\0'; line += strlen(line) + 1) {
         const char *name = strstr(line, ENGINE);
         if (name != NULL) {

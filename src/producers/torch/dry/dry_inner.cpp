@@ -2,10 +2,12 @@
 
 #include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_device.h"
+#include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_plan.h"
 
 #include <c10/core/Allocator.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -99,7 +101,7 @@ struct description {
     mt_operator_call call(const char *name) const
     {
         return {name, arguments.data(), outputs.data(), static_cast<int32_t>(arguments.size()),
-                static_cast<int32_t>(outputs.size())};
+                static_cast<int32_t>(outputs.size()), false};
     }
 };
 
@@ -209,16 +211,33 @@ void widen(const IValue &result, int64_t bytes)
         result.toTensor().storage().set_nbytes(bytes);
 }
 
+/* True if memory is enough for so many bytes, which are taken and freed. */
+bool is_enough(int64_t bytes)
+{
+    try {
+        take_block(bytes);
+        return true;
+    } catch (const c10::OutOfMemoryError &) {
+        return false;
+    }
+}
+
+/* Returns the bytes that PyTorch's allocator counts as available: the card's free ones, or its own largest free block. */
+int64_t most_available()
+{
+    memtrace_torch_figures figures;
+    memtrace_torch_statistics(current_device(), MEMTRACE_TORCH_ALL, &figures);
+    return static_cast<int64_t>(std::max(figures.capacity - figures.reserved, figures.largest_free));
+}
+
 /* A call's actions as they are carried out. */
 class inner_call
 {
   public:
     inner_call(const char *name_of, const names &argument_names, const std::vector<IValue> &arguments,
                const std::vector<IValue> &made)
-        : name(name_of), results(made)
+        : name(name_of), results(made), described(argument_names, arguments, made), call(described.call(name_of))
     {
-        const description described(argument_names, arguments, results);
-        const mt_operator_call call = described.call(name);
         count = memtrace_torch_plan(&call, plan.data());
     }
 
@@ -231,6 +250,10 @@ class inner_call
                 blocks[action.number] = take_block(action.bytes);
             else if (action.kind == MT_INNER_GIVE)
                 blocks[action.number].clear();
+            else if (action.kind == MT_INNER_TRIAL)
+                try_all(i + 1);
+            else if (action.kind == MT_INNER_TRY)
+                i = try_from(i);
             else if (action.kind == MT_INNER_KEEP)
                 keep_workspace(action.number, action.bytes);
             else if (action.kind == MT_INNER_GUESS)
@@ -241,8 +264,53 @@ class inner_call
     }
 
   private:
+    /* Returns the place after the alternatives from `first` on. */
+    int end_of_tries(int first) const
+    {
+        while (first < count && plan[first].kind == MT_INNER_TRY)
+            first++;
+        return first;
+    }
+
+    /* Takes and frees the most bytes of the alternatives from `first` on; as often as memory is not enough, half of them. Those
+     * that need more are left out (Conv_v8.cpp, generate_and_filter_plans). */
+    void try_all(int first)
+    {
+        const int64_t available = most_available();
+        most = 0;
+        for (int i = first; i < end_of_tries(first); i++)
+            if (plan[i].bytes <= available)
+                most = std::max(most, plan[i].bytes);
+        while (most > 0 && !is_enough(most))
+            most /= 2;
+        memtrace_torch_tried();
+    }
+
+    /* Takes and frees the first of the alternatives from `first` on that memory is enough for, and returns the last one's place. The
+     * rest of them are planned as they are needed. */
+    int try_from(int first)
+    {
+        int end = end_of_tries(first);
+        for (int i = first; i < end; i++) {
+            if (plan[i].bytes <= most && is_enough(plan[i].bytes)) {
+                memtrace_torch_took(plan[i].number);
+                return end - 1;
+            }
+            if (i + 1 == end && !call.is_short) {
+                call.is_short = true;
+                count = memtrace_torch_plan(&call, plan.data());
+                return first - 1; /* the actions before are the same */
+            }
+        }
+        take_block(plan[first].bytes); /* says why not */
+        return end - 1;
+    }
+
     const char *name;
     const std::vector<IValue> &results;
+    const description described;
+    mt_operator_call call;
+    int64_t most = INT64_MAX; /* bytes of an alternative */
     std::array<mt_inner, MT_INNER_MOST> plan;
     std::array<c10::DataPtr, MT_INNER_MOST> blocks;
     int count;
