@@ -145,7 +145,7 @@ static void answers_that_are_no_estimates_are_right(void **state)
     const struct counts counts = count_recorded(VERSION, &card);
     (void)state;
     assert_int_equal(counts.wrong, 0);
-    assert_int_equal(counts.exact, 126); /* the others are products of channels */
+    assert_int_equal(counts.exact, 124); /* the others are products of channels, or near a limit of a scheduler */
 }
 
 static void answers_of_other_versions_and_cards_are_estimates(void **state)

@@ -222,6 +222,32 @@ static void batch_norm_with_channels_last_takes_what_was_measured(void **state)
     }
 }
 
+static void batch_norm_by_cudnn_takes_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t sizes[DIMS], single, half, backward; /* single, half: forward in fp32 and fp16 */
+    } measured[] = {{{1, 64, 14, 14}, 3140, 2108, 2596},
+                    {{32, 64, 56, 56}, 810164, 325124, 536612},
+                    {{16, 3, 112, 112}, 29300, 12380, 17796},
+                    {{8, 2048, 1, 1}, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
+        const int blocks = measured[i].single > 0;
+        struct made single = {.call.name = "aten::cudnn_batch_norm"}, half = single;
+        struct made backward = {.call.name = "aten::cudnn_batch_norm_backward"};
+        add_image(&single, "input", MT_SCALAR_FLOAT, FLOAT, measured[i].sizes);
+        add_image(&half, "input", MT_SCALAR_HALF, NARROW, measured[i].sizes);
+        add_image(&backward, "input", MT_SCALAR_HALF, NARROW, measured[i].sizes);
+        assert_takes(&single, blocks, &measured[i].single);
+        assert_takes(&half, blocks, &measured[i].half);
+        assert_takes(&backward, blocks, &measured[i].backward);
+    }
+    struct made evaluation = {.call.name = "aten::cudnn_batch_norm"};
+    add_image(&evaluation, "input", MT_SCALAR_FLOAT, FLOAT, measured[0].sizes);
+    add_integer(&evaluation, "training", 0);
+    assert_takes(&evaluation, 0, NULL);
+}
+
 static void searches_take_what_was_measured(void **state)
 {
     (void)state;
@@ -963,6 +989,7 @@ int main(void)
         cmocka_unit_test(a_sum_of_truths_casts_its_input),
         cmocka_unit_test(searches_take_what_was_measured),
         cmocka_unit_test(batch_norm_with_channels_last_takes_what_was_measured),
+        cmocka_unit_test(batch_norm_by_cudnn_takes_what_was_measured),
         cmocka_unit_test(attention_backward_takes_what_was_measured),
         cmocka_unit_test(embedding_backward_takes_what_was_measured),
         cmocka_unit_test(few_indices_are_not_sorted),

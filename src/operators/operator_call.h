@@ -67,7 +67,7 @@ enum mt_inner_kind {
     MT_INNER_OUTPUT, /* take result `number` now, in a block of at least `bytes`; those that are not named come last */
     MT_INNER_HOST,   /* result `number` lies on the host */
     MT_INNER_TRIAL, /* take the most bytes of the actions MT_INNER_TRY that memory is enough for; give them back; empty the cache */
-    MT_INNER_TRY,   /* take `bytes` and give them back; if memory is not enough, go on with the next one, which is way `number` */
+    MT_INNER_TRY, /* take `bytes` and give them back; if memory is not enough, go on with the next one, which is way `number` */
     MT_INNER_KEEP, /* take `bytes` unless this thread has taken workspace `number` for this stream; never given back */
     MT_INNER_GUESS /* what follows is the usual choice of a library that chooses as it runs */
 };

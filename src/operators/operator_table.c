@@ -29,7 +29,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_ctc_loss_backward, mt_rule_cudnn_ctc_loss, mt_rule_cholesky, mt_rule_cholesky_solve,
     mt_rule_cholesky_inverse, mt_rule_lu_factor, mt_rule_inverse, mt_rule_solve, mt_rule_lu_solve, mt_rule_determinant,
     mt_rule_log_determinant, mt_rule_lu, mt_rule_solve_triangular, mt_rule_any, mt_rule_boxes_backward,
-    mt_rule_deform_convolution, mt_rule_reflections, mt_rule_reflections_product, mt_rule_qr, mt_rule_symmetric_factor;
+    mt_rule_deform_convolution, mt_rule_reflections, mt_rule_reflections_product, mt_rule_qr, mt_rule_symmetric_factor,
+    mt_rule_cudnn_batch_norm_backward;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -106,8 +107,10 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "Normalization.cu (2026)", "H200"},
     {"batch_norm_gather_stats batch_norm_gather_stats_with_counts batch_norm_elemt batch_norm_backward_elemt", NULL,
      "nothing", CUDA_FOLDER "Normalization.cu", ""},
-    {"cudnn_batch_norm cudnn_batch_norm_backward", mt_rule_cudnn_batch_norm,
-     "nothing; with channels last a workspace, which is not known", "aten/src/ATen/native/cudnn/BatchNorm.cpp", "H200"},
+    {"cudnn_batch_norm", mt_rule_cudnn_batch_norm, "nothing; in training with channels last two sums for each part",
+     CUDNN_FOLDER "BatchNorm.cpp", "H200"},
+    {"cudnn_batch_norm_backward", mt_rule_cudnn_batch_norm_backward,
+     "nothing; with channels last two sums for each part", CUDNN_FOLDER "BatchNorm.cpp", "H200"},
     {"_foreach_norm", mt_rule_foreach_norm, "norms of chunks of 65,536 elements", CUDA_FOLDER "ForeachReduceOp.cu:435",
      "H200"},
     {"split_with_sizes_copy", mt_rule_split_copy, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)",

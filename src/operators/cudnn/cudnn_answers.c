@@ -95,9 +95,9 @@ static int open_file(const char *folder, int64_t version, const char *card)
 static bool is_valid(const struct record *record)
 {
     const struct mt_cudnn_plans *plans = &record->plans;
-    return record->checksum == checksum_of(record) && plans->count >= 0 &&
-           plans->count <= MT_CONVOLUTION_MOST_PLANS && plans->first_rejected_count >= 0 &&
-           plans->rejected_count >= plans->first_rejected_count && plans->rejected_count <= MT_CUDNN_MOST_REJECTED;
+    return record->checksum == checksum_of(record) && plans->count >= 0 && plans->count <= MT_CONVOLUTION_MOST_PLANS &&
+           plans->first_rejected_count >= 0 && plans->rejected_count >= plans->first_rejected_count &&
+           plans->rejected_count <= MT_CUDNN_MOST_REJECTED;
 }
 
 static void read_file(struct mt_cudnn_answers *answers)
@@ -151,7 +151,7 @@ void mt_cudnn_answers_close(struct mt_cudnn_answers *answers)
 }
 
 const struct mt_cudnn_plans *mt_cudnn_answers_find(const struct mt_cudnn_answers *answers,
-                                                  const struct mt_convolution_question *question)
+                                                   const struct mt_convolution_question *question)
 {
     const struct record *found = find(answers, question);
     return found != NULL ? &found->plans : NULL;

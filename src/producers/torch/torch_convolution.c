@@ -35,7 +35,8 @@ static void describe(enum reason reason, const struct mt_card *card)
     else if (reason == NO_ANSWER)
         snprintf(words, MOST_WORDS, "convolutions without an answer: %s", mt_cudnn_source_error(convolutions.source));
     else if (reason == BENCHMARKED)
-        snprintf(words, MOST_WORDS, "convolutions under torch.backends.cudnn.benchmark, which takes the fastest of several kernels");
+        snprintf(words, MOST_WORDS,
+                 "convolutions under torch.backends.cudnn.benchmark, which takes the fastest of several kernels");
     else if (reason == NOT_CHECKED)
         snprintf(words, MOST_WORDS, "convolutions of cuDNN %" PRId64 ".%" PRId64 ", not checked on %s", version / 10000,
                  version / 100 % 100, card->name);
@@ -62,7 +63,7 @@ static enum reason reason_of_none(void)
 /* Returns why an answer is an estimate. */
 static enum reason reason_of_estimate(const struct mt_card *card, const struct mt_convolution_call *call)
 {
-    return call->is_benchmarked                                                  ? BENCHMARKED
+    return call->is_benchmarked                                                      ? BENCHMARKED
            : mt_cudnn_is_checked(mt_cudnn_source_version(convolutions.source), card) ? NOT_CHOSEN
                                                                                      : NOT_CHECKED;
 }

@@ -195,8 +195,7 @@ static bool build(const struct choice *choice, cudnn_descriptor configuration, s
     cudnn_set_descriptor(backend, plan, PLAN_CONFIGURATION, configuration);
     cudnn_set_descriptor(backend, plan, PLAN_DEVICE, choice->card);
     cudnn_finish(backend, plan);
-    *out = (struct mt_cudnn_plan){
-        .tile = NONE, .step = NONE, .split = NONE, .cluster_m = NONE, .cluster_n = NONE};
+    *out = (struct mt_cudnn_plan){.tile = NONE, .step = NONE, .split = NONE, .cluster_m = NONE, .cluster_n = NONE};
     out->workspace_bytes = cudnn_get_number(backend, plan, PLAN_WORKSPACE);
     out->engine = (int32_t)cudnn_get_number(backend, engine, ENGINE_INDEX);
     read_knobs(backend, configuration, out);

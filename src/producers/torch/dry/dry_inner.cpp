@@ -100,8 +100,12 @@ struct description {
 
     mt_operator_call call(const char *name) const
     {
-        return {name, arguments.data(), outputs.data(), static_cast<int32_t>(arguments.size()),
-                static_cast<int32_t>(outputs.size()), false};
+        return {name,
+                arguments.data(),
+                outputs.data(),
+                static_cast<int32_t>(arguments.size()),
+                static_cast<int32_t>(outputs.size()),
+                false};
     }
 };
 
