@@ -165,6 +165,27 @@ def test_aotinductor_is_refused_by_name(run):
     assert "memtrace: a dry run has no AOTInductor" in run[0]["refused"]
 
 
+def test_a_card_s_choices_are_used(tmp_path):
+    operands = "((torch.Size([4096, 1023]), (1023, 1), torch.bfloat16), (torch.Size([1023, 4096]), (4096, 1), torch.bfloat16)"
+    key = f"{operands}, 'exclude_pad:False', 'exclude_pad:False', <OpOverloadPacket(op='aten.mm')>, None, None)"
+    (tmp_path / "card/cache").mkdir(parents=True)
+    (tmp_path / "card/cache/0123").write_text(json.dumps({"cache": {key: False}}))
+    done = dry(tmp_path, """
+import torch
+left, right = (torch.empty(*size, device="cuda", dtype=torch.bfloat16) for size in ((4096, 1023), (1023, 4096)))
+torch.cuda.reset_peak_memory_stats()
+out = torch.compile(torch.mm)(left, right)
+print(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
+""", "--inductor-cache", "card")
+    assert int(done.stdout) == 0, done.stderr  # nothing was benchmarked or copied
+    assert ask(tmp_path, "runs")["rows"][0]["choices"] == []
+
+
+def test_a_cache_that_is_no_folder_is_refused(tmp_path):
+    done = dry(tmp_path, "", "--inductor-cache", "nowhere")
+    assert done.returncode == 2 and "nowhere is no folder" in done.stderr
+
+
 def test_nothing_is_written_to_the_user_s_cache(run):
     assert not [name for name in run[-1] if "inductor" in name]
 

@@ -3,7 +3,7 @@ runs as it does without torch.compile, and the verdict says so."""
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +18,7 @@ from .flex import WRAPPED, fused_attention
 from .imported import follow
 from .places import Place, place_of_user
 
+OLDEST, NEWEST = (2, 11), (2, 14)  # of the versions of PyTorch whose Inductor was tried
 CHANGES = f"{__package__}.changes"
 left_out: dict[Place, str] = {}  # why torch.compile was left out, by the line of its call
 optimizers: set[int] = set()  # those whose steps were compiled, by id
@@ -28,11 +29,11 @@ def obstacle() -> str:
     """Returns why programs are not compiled; "" if they are."""
     if settings().eager:
         return "--no-compile"
-    try:
-        importlib.import_module("triton")
-    except ImportError:
+    if importlib.util.find_spec("triton") is None:
         return "Triton is not installed: pip install triton (it needs no card)"
-    importlib.import_module("torch._inductor.compile_fx")
+    if OLDEST <= tuple(map(int, torch.__version__.split(".")[:2])) <= NEWEST:
+        return ""
+    importlib.import_module("torch._inductor.compile_fx")  # takes seconds, so it is not for versions that were tried
     return "" if inductor.is_changed else f"PyTorch {torch.__version__} is not supported"
 
 

@@ -14,6 +14,7 @@ import copy
 import functools
 import importlib
 import os
+import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -127,9 +128,9 @@ def empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
 
 
-def folder_for_graphs() -> str:
+def folder_for_graphs(has_choices: bool) -> str:
     """Returns the folder for compiled graphs: memtrace's, or one of this process, if the choices of a card decide about graphs."""
-    if not settings().inductor_cache:
+    if not has_choices:
         try:
             return str(cache.choose() / "inductor")
         except cache.NoLibrary:
@@ -139,7 +140,7 @@ def folder_for_graphs() -> str:
     return folder
 
 
-def change(cards: Any, labels: Labels) -> None:
+def change(cards: Any, choices: Choices) -> None:
     """Changes Inductor, whose modules are imported."""
     global is_changed
     for name in MODULES:
@@ -152,11 +153,12 @@ def change(cards: Any, labels: Labels) -> None:
     wrap("torch._inductor.async_compile._load_triton_kernel_from_source", load_new)
     wrap("torch._inductor.compile_fx.compile_fx", compile_to_python)
     wrap("torch._inductor.graph.GraphLowering.__init__", make_python_graph)
-    Choices(labels).begin()
+    choices.begin()
 
 
 def begin(cards: Any, labels: Labels) -> None:
     """Changes Inductor once it is imported."""
-    os.environ[FOLDER] = folder_for_graphs()
+    choices = Choices(labels, pathlib.Path(settings().inductor_cache).absolute() if settings().inductor_cache else None)
+    os.environ[FOLDER] = folder_for_graphs(choices.given is not None)
     follow({"torch._inductor.config": configure,
-            "torch._inductor.compile_fx": lambda module: change(cards, labels)})
+            "torch._inductor.compile_fx": lambda module: change(cards, choices)})

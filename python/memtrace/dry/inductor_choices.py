@@ -20,7 +20,6 @@ from typing import Any, Optional
 import torch
 
 from .._private_names import has, replace, wrap
-from .._settings import settings
 from ..recording.labels import Labels
 from .places import Place
 from .triton_tuning import Choice, Kernel, choices
@@ -90,16 +89,17 @@ def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
 class Choices:
     """Follows Inductor's choices."""
 
-    def __init__(self, labels: Labels) -> None:
-        self.labels = labels
-        self.given = pathlib.Path(settings().inductor_cache) if settings().inductor_cache else None
+    def __init__(self, labels: Labels, given: Optional[pathlib.Path]) -> None:
+        """`given` is the folder with the card's choices; None: there is none."""
+        self.labels, self.given = labels, given
         self.configurations: dict[str, dict[str, Any]] = {}  # by the name of a .best_config file
-        self.products = read_products(self.given) if self.given else {}
+        self.products: dict[str, Any] = {}
         self.product: Optional[Product] = None  # that is judged now
         self.tuned: dict[str, set[Any]] = {"joint": set(), "own": set()}  # compilations that benchmarked, by the graph
-        labels.workspace_category(CATEGORY)
 
     def begin(self) -> None:
+        self.labels.workspace_category(CATEGORY)
+        self.products = read_products(self.given) if self.given else {}
         runtime, cache = "torch._inductor.runtime.", "torch._inductor.codecache.CacheBase."
         wrap(runtime + "benchmarking.InductorBenchmarker.benchmark_gpu", self.benchmark)
         wrap(runtime + "autotune_cache.AutotuneCache._setup_local_cache", self.set_up)

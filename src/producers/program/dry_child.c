@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Fails unless the spelling is that of a simulated device that can be opened. */
 static mt_status check_device(const char *spelling)
@@ -25,6 +26,14 @@ static mt_status check_weights(const char *text)
                : mt_fail(MT_USAGE, "weights can be made from-config, not from \"%s\"", text);
 }
 
+static mt_status check_inductor_cache(const char *path)
+{
+    struct stat found;
+    return path == NULL || (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+               ? MT_OK
+               : mt_fail(MT_USAGE, "%s is no folder; name a copy of TORCHINDUCTOR_CACHE_DIR of a run on a card", path);
+}
+
 mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])
 {
     const bool is_shared = options->free != NULL;
@@ -40,5 +49,6 @@ mt_status mt_dry_options_check(const struct mt_dry_options *options, const char 
     MT_TRY(mt_dry_device_spell(options, device, spelling));
     MT_TRY(check_device(spelling));
     MT_TRY(check_weights(options->weights));
+    MT_TRY(check_inductor_cache(options->inductor_cache));
     return mt_assumed_value_read(options->assumed, &value);
 }
