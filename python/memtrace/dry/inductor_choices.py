@@ -22,9 +22,8 @@ import torch
 from .._private_names import has, replace, wrap
 from ..recording.labels import Labels
 from .places import Place
-from .triton_tuning import Choice, Kernel, choices
+from .triton_tuning import CATEGORY, Choice, Kernel, choices
 
-CATEGORY = "Autotune"
 HALVES = torch.float16, torch.bfloat16
 ALIGNMENT = 8  # of rows and columns in 16 bits
 LEAST_WORK = 10 ** 10  # products of numbers in a matmul from which an H200 pads

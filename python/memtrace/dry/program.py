@@ -312,7 +312,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     ranks.install()
     follow_loaders(watcher.loops)
     trainers.follow(watcher.loops)
-    triton_kernels.begin(cards)
+    triton_kernels.begin(cards, watcher)
     return watcher
 
 

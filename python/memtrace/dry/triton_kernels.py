@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .._private_names import has, original_of, replace, wrap
+from ..recording.labels import Labels
 from .imported import follow
 from .triton_tuning import Tuning
 from .triton_writes import makes_descriptors, written_parameters
@@ -229,7 +230,7 @@ def replace_driver(classes: dict[str, type]) -> None:
     original_of("triton.backends.backends")["nvidia"].driver.__init__.__globals__.update(classes)
 
 
-def begin(cards: Any) -> None:
+def begin(cards: Any, labels: Labels) -> None:
     """Changes Triton once it is imported."""
     def change(module: Any) -> None:
         for name in ("triton.backends.nvidia.driver", "triton.testing"):
@@ -239,7 +240,7 @@ def begin(cards: Any) -> None:
             replace_driver({"CudaUtils": utils_class(cards), "CudaLauncher": launcher_class(cards)})
             replace("triton.compiler.compile", compiler_of(original_of("triton.compiler.compile"), late))
         if has("Triton's benchmarks"):
-            Tuning(cards).begin()
+            Tuning(cards, labels).begin()
 
     def change_interpreter(module: Any) -> None:
         if has("Triton's interpreter"):

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .._private_names import original_of, replace, wrap
+from ..recording.labels import Labels
 from .places import Place
 
+CATEGORY = "Autotune"  # of what benchmarks allocate
 Benchmark = Callable[..., Any]
 
 
@@ -40,16 +42,6 @@ def kernel_of(tuner: Any) -> Kernel:
     return Kernel(tuner.base_fn.__name__, Place(code.co_filename, code.co_firstlineno))
 
 
-def run_once(original: Benchmark, function: Any, warmup: float = 25, rep: float = 100, *given: Any, **named: Any) -> Any:
-    """Benchmarks a function as triton.testing.do_bench, in the least time."""
-    return original(function, 0, 0, *given, **named)
-
-
-def capture_once(original: Benchmark, function: Any, rep: float = 20, *given: Any, **named: Any) -> Any:
-    """Benchmarks a function as triton.testing.do_bench_cudagraph, in the least time."""
-    return original(function, 0, *given, **named)
-
-
 def read_only(original: Callable[[str], Any]) -> Callable[[str], Any]:
     """Returns a function for the cache of an autotuner's results that stores none: times of a dry run would decide on a card, too."""
     def cache_of(key: str) -> Any:
@@ -63,16 +55,27 @@ def read_only(original: Callable[[str], Any]) -> Callable[[str], Any]:
 class Tuning:
     """Follows the autotuners."""
 
-    def __init__(self, cards: Any) -> None:
-        self.cards = cards
+    def __init__(self, cards: Any, labels: Labels) -> None:
+        self.cards, self.labels = cards, labels
         self.current: weakref.WeakKeyDictionary[Any, Choice] = weakref.WeakKeyDictionary()  # by autotuner
 
     def begin(self) -> None:
-        wrap("triton.testing.do_bench", run_once)
-        wrap("triton.testing.do_bench_cudagraph", capture_once)
+        self.labels.workspace_category(CATEGORY)
+        wrap("triton.testing.do_bench", self.run_once)
+        wrap("triton.testing.do_bench_cudagraph", self.capture_once)
         replace("triton.runtime.autotuner.get_cache_manager", read_only(original_of("triton.runtime.cache.get_cache_manager")))
         wrap("triton.runtime.autotuner.Autotuner.prune_configs", self.begin_choice)
         wrap("triton.runtime.autotuner.Autotuner._bench", self.bench)
+
+    def run_once(self, original: Benchmark, function: Any, warmup: float = 25, rep: float = 100, *given: Any, **named: Any) -> Any:
+        """Benchmarks a function as triton.testing.do_bench, in the least time."""
+        with self.labels.labelled(CATEGORY):
+            return original(function, 0, 0, *given, **named)
+
+    def capture_once(self, original: Benchmark, function: Any, rep: float = 20, *given: Any, **named: Any) -> Any:
+        """Benchmarks a function as triton.testing.do_bench_cudagraph, in the least time."""
+        with self.labels.labelled(CATEGORY):
+            return original(function, 0, *given, **named)
 
     def begin_choice(self, original: Callable[..., Any], tuner: Any, *given: Any, **named: Any) -> Any:
         self.current.pop(tuner, None)
