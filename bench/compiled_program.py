@@ -99,10 +99,11 @@ class Nested(Small):
         return loss.detach()
 
 
-MIDDLE, LARGE = (768, 2176, 24), (2048, 5632, 16)
+SHORT, MIDDLE, LARGE = (768, 2176, 4), (768, 2176, 24), (2048, 5632, 16)
 PROGRAMS = {
     "small": Small,
     "nested": Nested,
+    "short": lambda device: Llama(device, SHORT, 4, 512, "default"),
     "eager": lambda device: Llama(device, MIDDLE, 4, 512),
     "compiled": lambda device: Llama(device, MIDDLE, 4, 512, "default"),
     "reduce-overhead": lambda device: Llama(device, MIDDLE, 4, 512, "reduce-overhead"),

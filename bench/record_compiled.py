@@ -18,7 +18,7 @@ import tempfile
 from pytorch_plugged import row, say
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "compiled_program.py"
-CHECKED = "small", "nested", "eager", "compiled", "reduce-overhead"
+CHECKED = "small", "short", "nested", "eager", "compiled", "reduce-overhead"
 TIMED = "eager", "compiled", "reduce-overhead", "large"
 EAGER = "eager", "large"
 MOST = {"no stacks": 1.03, "stacks": 1.06}
