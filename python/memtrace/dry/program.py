@@ -24,7 +24,7 @@ from .._settings import change, settings
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
-from ..recording.watching import Watcher
+from ..recording.watching import Watcher, is_tracing
 from . import compilers, driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
@@ -84,12 +84,16 @@ class DryWatcher(Watcher):
 
     def _begin_backward(self, accumulates: bool) -> None:
         """Begins a step if none is under way, as in programs whose modules are not set to training."""
+        if not is_tracing():
+            self._note_backward()
+        super()._begin_backward(accumulates)
+
+    def _note_backward(self) -> None:
         if not self.in_step and not self.has_own_steps:
             self.in_step = True
             self.begin_step()
         replaced.notes.recent.clear()
         self.loops.note_backward()
-        super()._begin_backward(accumulates)
 
     # ---- the end ----
 

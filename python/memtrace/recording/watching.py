@@ -52,6 +52,11 @@ class Version(NamedTuple):
         return parameter is not None and getattr(parameter, "_version", 0) != self.number
 
 
+def is_tracing() -> bool:
+    """True while a compiler differentiates what it traces, which is no backward of the program."""
+    return torch._guards.CompileContext.try_get() is not None
+
+
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
 
@@ -104,7 +109,7 @@ class Watcher(Labels):
 
     def _begin_backward(self, accumulates: bool) -> None:
         super()._begin_backward(accumulates)
-        self.ran_backward = True
+        self.ran_backward |= not is_tracing()
 
     # ---- steps ----
 
