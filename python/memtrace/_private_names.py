@@ -74,7 +74,7 @@ PARTS = {
                                 "steps of compiled optimizers are not counted"),
     "Inductor's kernels": Part("dry/inductor.py", (
         "torch._C._dynamo.guards._empty_strided_cuda", f"{INDUCTOR}graph.GraphLowering.__init__",
-        f"{INDUCTOR}compile_fx.compile_fx(model_,example_inputs_)", f"{INDUCTOR}config.patch",
+        f"{INDUCTOR}compile_fx.compile_fx", f"{INDUCTOR}config.patch",
         f"{INDUCTOR}runtime.triton_heuristics.CachingAutotuner._precompile_config(self,cfg)",
         f"{INDUCTOR}runtime.triton_heuristics.TritonCompileResult.make_launcher",
         f"{INDUCTOR}runtime.triton_heuristics.check_autotune_cache(configs,filename,inductor_meta)",

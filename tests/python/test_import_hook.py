@@ -1,4 +1,5 @@
 """The hook that follows the import of PyTorch, however and by whomever it is imported, and what happens without it."""
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -109,3 +110,18 @@ def test_a_module_is_executed_once_within_the_hook(tmp_path, monkeypatch):
     assert seen == []
     import followed_module  # noqa: F401
     assert seen == [1] and hook not in sys.meta_path
+
+
+def test_two_hooks_follow_one_module(tmp_path, monkeypatch):
+    (tmp_path / "followed_twice.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+
+    def around(spec, execute, module):
+        execute(module)
+        seen.append(module.value)
+
+    for _ in range(2):
+        ImportHook("followed_twice", around).install()
+    importlib.import_module("followed_twice")
+    assert seen == [1, 1]

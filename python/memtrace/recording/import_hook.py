@@ -20,7 +20,7 @@ class ImportHook:
 
     def __init__(self, name: str, around: Callable[[Any, Execute, ModuleType], None]) -> None:
         self.name, self.around = name, around
-        self.is_done = False
+        self.is_done = self.is_asking = False
 
     def install(self) -> None:
         sys.meta_path.insert(0, self)
@@ -30,9 +30,13 @@ class ImportHook:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self.name or self.is_done:
+        if name != self.name or self.is_done or self.is_asking:  # by another hook of the module, which this one asks
             return None
-        spec = self._find(name, path, target)
+        self.is_asking = True
+        try:
+            spec = self._find(name, path, target)
+        finally:
+            self.is_asking = False
         if spec is not None and hasattr(spec.loader, "exec_module"):
             self._wrap(spec)
         return spec
