@@ -10,6 +10,7 @@ import pytest
 import memtrace
 from memtrace import _settings
 from memtrace._settings import VARIABLE, Settings, change, settings
+from memtrace.recording import handover
 
 
 @pytest.fixture(autouse=True)
@@ -73,3 +74,9 @@ def test_damaged_settings_leave_a_recorded_program_alone(text):
 def test_empty_settings_are_none(monkeypatch):
     monkeypatch.setenv(VARIABLE, "")
     assert settings() == Settings() and start_python("").stderr == ""
+
+
+def test_an_answer_holds_the_bytes_of_any_file_name(tmp_path):
+    change(answers=str(tmp_path / "answers"))
+    handover.tell(os.fsdecode(b"m\xff.py:1: said"))
+    assert (tmp_path / "answers").read_bytes().endswith(b"\tm\xff.py:1: said\n")

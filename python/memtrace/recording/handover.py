@@ -22,7 +22,7 @@ def tell(words: str, kind: str = "note") -> None:
         print("memtrace: " + words, file=sys.stderr)
         return
     line = words.replace("\\", "\\\\").replace("\n", "\\n")
-    with open(path, "a", encoding="utf-8") as file:
+    with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:  # names of files may hold any bytes
         file.write(f"{kind}\t{os.getpid()}\t0\t{line}\n")
 
 
