@@ -296,7 +296,7 @@ void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *self,
     } else {
         const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
         mt_inner_use(plan, mt_round_up(MT_PRODUCT(self->elements, self->item_bytes), CUB_ALIGNMENT) +
-                               MT_PRODUCT(self->elements, COUNT_BYTES) + CUB_ALIGNMENT - 1);
+                               mt_round_up(MT_PRODUCT(self->elements, COUNT_BYTES), CUB_ALIGNMENT) + CUB_ALIGNMENT - 1);
         mt_inner_give(plan, places);
     }
 }
