@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What NVIDIA's libraries say that they need of a card: cuDNN for recurrent nets and CTC loss, cuFFT for plans, cuSOLVER for matrices.
+"""What NVIDIA's libraries say that they need of a card: cuDNN of recurrent nets and CTC loss, cuFFT of plans, cuSOLVER of matrices.
 
     bench/library_sizes.py FILE.json.xz
 
