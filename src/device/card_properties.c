@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 enum { KIB = 1024 };
 
@@ -24,6 +25,25 @@ static const struct generation *find_generation(int capability)
     return NULL;
 }
 
+/* Caches of cards that differ from the card of their generation: NVIDIA's architecture papers of the A30 and H100, of GA102, Ada and
+ * RTX Blackwell (tables of GeForce and RTX PRO cards), and data sheets. None of these cards was measured. */
+static const struct cache {
+    const char *card;
+    int mib;
+} caches[] = {
+    {"h100", 50},    {"h100-nvl", 50}, {"h100-pcie", 50}, {"gh200", 50},       {"a30", 24},     {"a4000", 4},
+    {"l40s", 96},    {"l40", 96},      {"l4", 48},        {"rtx6000-ada", 96}, {"rtx4080", 64}, {"rtx4070", 36},
+    {"rtx4060", 24}, {"rtx3080", 5},   {"rtx3070", 4},    {"rtx3060", 3},      {"rtx5080", 64}, {"rtx-pro-6000", 128},
+};
+
+static int cache_kib_of(const struct mt_card *card, const struct generation *generation)
+{
+    for (size_t i = 0; i < sizeof caches / sizeof caches[0]; i++)
+        if (strcmp(caches[i].card, card->name) == 0)
+            return caches[i].mib * KIB;
+    return generation->cache_kib;
+}
+
 bool mt_card_add_properties(const struct mt_card *card, struct mt_text *out)
 {
     enum { KHZ = 1000, SERIALIZED = 10 }; /* capability 9.0 is 900 there, 90 here */
@@ -40,7 +60,7 @@ bool mt_card_add_properties(const struct mt_card *card, struct mt_text *out)
                 "\"pciDeviceId\":0,\"isTccDriver\":0,\"supportCoopLaunch\":1,\"smClockRateKHz\":%d,"
                 "\"memClockRateKHz\":%d,\"l2CacheSize\":%d,",
                 generation->blocks, card->threads_per_multiprocessor, generation->clock_mhz * KHZ,
-                generation->memory_clock_mhz * KHZ, generation->cache_kib * KIB);
+                generation->memory_clock_mhz * KHZ, cache_kib_of(card, generation) * KIB);
     mt_text_add(
         out,
         "\"deviceName\":\"%s\",\"cudaDeviceId\":0,\"deviceVer\":%d,\"driverVer\":13000,\"totalGlobalMem\":%" PRIu64 "}",

@@ -23,6 +23,7 @@ enum mt_convolution_kind {
     MT_CONVOLUTION_FORWARD,
     MT_CONVOLUTION_INPUT_GRADIENT,
     MT_CONVOLUTION_WEIGHT_GRADIENT,
+    MT_CONVOLUTION_FUSED, /* forward, to whose result a tensor of its shape and a bias are added, then ReLU */
     MT_CONVOLUTION_KIND_COUNT
 };
 

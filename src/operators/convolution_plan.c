@@ -115,6 +115,14 @@ MT_RULE(convolution)
              &call->outputs[0]);
 }
 
+MT_RULE(convolution_fused)
+{
+    mt_inner_outputs(plan, call, 0);
+    if (call->output_count == 1)
+        take(plan, call, MT_CONVOLUTION_FUSED, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"),
+             &call->outputs[0]);
+}
+
 MT_RULE(convolution_transpose)
 {
     mt_inner_outputs(plan, call, 0);

@@ -102,7 +102,7 @@ static void set_product(const struct mt_convolution_question *question, int64_t 
     const int64_t taps = spatial_of(question, &question->w), filters = question->w.sizes[0],
                   channels = question->w.sizes[1], rows = out->tile->rows, columns = out->tile->columns;
     int64_t m, n;
-    if (question->kind == MT_CONVOLUTION_FORWARD) {
+    if (question->kind == MT_CONVOLUTION_FORWARD || question->kind == MT_CONVOLUTION_FUSED) {
         m = mt_divide_up(pixels_of(question, &question->y), rows);
         n = mt_divide_up(filters, columns);
         out->steps = taps * mt_divide_up(channels, step);

@@ -11,6 +11,7 @@
 typedef void *cudnn_descriptor; /* cuDNN's own, which has no other type */
 
 enum cudnn_kind {
+    CUDNN_POINTWISE = 0,
     CUDNN_CONVOLUTION = 1,
     CUDNN_ENGINE = 2,
     CUDNN_CONFIGURATION = 3,
@@ -20,6 +21,7 @@ enum cudnn_kind {
     CUDNN_FORWARD = 10,
     CUDNN_WEIGHT_GRADIENT = 11,
     CUDNN_INPUT_GRADIENT = 12,
+    CUDNN_POINTWISE_OPERATION = 13,
     CUDNN_GRAPH = 15,
     CUDNN_TENSOR = 17,
     CUDNN_DEVICE = 38
@@ -27,6 +29,7 @@ enum cudnn_kind {
 
 enum cudnn_type {
     CUDNN_TYPE_DATA = 1,
+    CUDNN_TYPE_BOOLEAN = 2,
     CUDNN_TYPE_INT64 = 3,
     CUDNN_TYPE_FLOAT = 4,
     CUDNN_TYPE_DOUBLE = 5,
@@ -34,6 +37,7 @@ enum cudnn_type {
     CUDNN_TYPE_HEURISTICS_MODE = 8,
     CUDNN_TYPE_KNOB = 9,
     CUDNN_TYPE_NOTE = 11,
+    CUDNN_TYPE_POINTWISE_MODE = 14,
     CUDNN_TYPE_DESCRIPTOR = 15,
     CUDNN_TYPE_CHAR = 24
 };

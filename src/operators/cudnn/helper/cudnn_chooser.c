@@ -9,6 +9,8 @@
 
 /* Attributes, as in NVIDIA's reference. */
 enum {
+    POINTWISE_MODE = 0,
+    POINTWISE_PRECISION = 1,
     CONVOLUTION_COMPUTE = 100,
     CONVOLUTION_MODE = 101,
     CONVOLUTION_DILATION = 102,
@@ -27,12 +29,17 @@ enum {
     PLAN_DEVICE = 407,
     KNOB_TYPE = 600,
     KNOB_VALUE = 601,
+    POINTWISE_DESCRIPTOR = 750,
+    POINTWISE_X = 751,
+    POINTWISE_B = 752,
+    POINTWISE_Y = 753,
     GRAPH_OPERATIONS = 801,
     TENSOR_ALIGNMENT = 900,
     TENSOR_TYPE = 901,
     TENSOR_SIZES = 902,
     TENSOR_STRIDES = 903,
     TENSOR_ID = 906,
+    TENSOR_IS_VIRTUAL = 907,
     ENGINE_INDEX = 1301,
     ENGINE_NOTES = 1303,
     DEVICE_JSON = 2702
@@ -40,6 +47,7 @@ enum {
 /* An operation's attributes begin at a number of its own, in this order. */
 enum { OPERATION_ALPHA, OPERATION_BETA, OPERATION_CONVOLUTION, OPERATION_W, OPERATION_X, OPERATION_Y };
 enum { NOTE_TENSOR_CORE = 0, NOTE_DOWN_CONVERT = 1, NOTE_NONDETERMINISTIC = 4 };
+enum { ADD = 0, RELU = 100 };
 enum { MODE_INSTANT = 0, MODE_FALLBACK = 2, CROSS_CORRELATION = 1 };
 enum { DATA_FLOAT = 0, DATA_DOUBLE = 1, DATA_HALF = 2, DATA_BF16 = 9 };
 enum { SCALAR_HALF = 5, SCALAR_DOUBLE = 7, SCALAR_BF16 = 15 }; /* of c10::ScalarType */
@@ -62,12 +70,14 @@ static int data_type_of(int64_t dtype)
                                     : DATA_FLOAT;
 }
 
-static cudnn_descriptor make_tensor(struct cudnn_backend *backend, const struct mt_convolution_question *question,
-                                    const struct mt_convolution_tensor *tensor, char id)
+/* A tensor that is only within a graph is virtual. */
+static cudnn_descriptor make_tensor_of(struct cudnn_backend *backend, const struct mt_convolution_question *question,
+                                       const struct mt_convolution_tensor *tensor, char id, int type, bool is_virtual)
 {
     cudnn_descriptor made = cudnn_make(backend, CUDNN_TENSOR);
-    const int type = data_type_of(question->dtype);
     const int64_t number = id;
+    if (is_virtual)
+        cudnn_set(backend, made, TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
     cudnn_set(backend, made, TENSOR_TYPE, CUDNN_TYPE_DATA, 1, &type);
     cudnn_set(backend, made, TENSOR_SIZES, CUDNN_TYPE_INT64, question->dims, tensor->sizes);
     cudnn_set(backend, made, TENSOR_STRIDES, CUDNN_TYPE_INT64, question->dims, tensor->strides);
@@ -75,6 +85,12 @@ static cudnn_descriptor make_tensor(struct cudnn_backend *backend, const struct 
     cudnn_set(backend, made, TENSOR_ALIGNMENT, CUDNN_TYPE_INT64, 1, &tensor->alignment_bytes);
     cudnn_finish(backend, made);
     return made;
+}
+
+static cudnn_descriptor make_tensor(struct cudnn_backend *backend, const struct mt_convolution_question *question,
+                                    const struct mt_convolution_tensor *tensor, char id)
+{
+    return make_tensor_of(backend, question, tensor, id, data_type_of(question->dtype), false);
 }
 
 static cudnn_descriptor make_convolution(struct cudnn_backend *backend, const struct mt_convolution_question *question)
@@ -103,18 +119,19 @@ static void set_factor(struct cudnn_backend *backend, cudnn_descriptor operation
         cudnn_set(backend, operation, attribute, CUDNN_TYPE_FLOAT, 1, &single);
 }
 
-static cudnn_descriptor make_operation(struct cudnn_backend *backend, const struct mt_convolution_question *question)
+static cudnn_descriptor make_operation(struct cudnn_backend *backend, const struct mt_convolution_question *question,
+                                       cudnn_descriptor y)
 {
     static const struct {
         enum cudnn_kind kind;
         int first_attribute;
     } operations[MT_CONVOLUTION_KIND_COUNT] = {[MT_CONVOLUTION_FORWARD] = {CUDNN_FORWARD, 700},
                                                [MT_CONVOLUTION_INPUT_GRADIENT] = {CUDNN_INPUT_GRADIENT, 706},
-                                               [MT_CONVOLUTION_WEIGHT_GRADIENT] = {CUDNN_WEIGHT_GRADIENT, 712}};
+                                               [MT_CONVOLUTION_WEIGHT_GRADIENT] = {CUDNN_WEIGHT_GRADIENT, 712},
+                                               [MT_CONVOLUTION_FUSED] = {CUDNN_FORWARD, 700}};
     const int first = operations[question->kind].first_attribute;
     cudnn_descriptor x = make_tensor(backend, question, &question->x, 'x'),
                      w = make_tensor(backend, question, &question->w, 'w'),
-                     y = make_tensor(backend, question, &question->y, 'y'),
                      convolution = make_convolution(backend, question),
                      made = cudnn_make(backend, operations[question->kind].kind);
     set_factor(backend, made, first + OPERATION_ALPHA, question->dtype, 1);
@@ -127,10 +144,64 @@ static cudnn_descriptor make_operation(struct cudnn_backend *backend, const stru
     return made;
 }
 
+/* Makes an operation on each element of x, and of b unless that is NULL. */
+static cudnn_descriptor make_pointwise(struct cudnn_backend *backend, int mode, cudnn_descriptor x, cudnn_descriptor b,
+                                       cudnn_descriptor y)
+{
+    cudnn_descriptor described = cudnn_make(backend, CUDNN_POINTWISE),
+                     made = cudnn_make(backend, CUDNN_POINTWISE_OPERATION);
+    const int precision = DATA_FLOAT;
+    cudnn_set(backend, described, POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    cudnn_set(backend, described, POINTWISE_PRECISION, CUDNN_TYPE_DATA, 1, &precision);
+    cudnn_finish(backend, described);
+    cudnn_set_descriptor(backend, made, POINTWISE_DESCRIPTOR, described);
+    cudnn_set_descriptor(backend, made, POINTWISE_X, x);
+    if (b != NULL)
+        cudnn_set_descriptor(backend, made, POINTWISE_B, b);
+    cudnn_set_descriptor(backend, made, POINTWISE_Y, y);
+    cudnn_finish(backend, made);
+    return made;
+}
+
+/* Returns the shape of the bias: one number for each channel. */
+static struct mt_convolution_tensor bias_of(const struct mt_convolution_question *question)
+{
+    struct mt_convolution_tensor bias = {.alignment_bytes = question->y.alignment_bytes};
+    for (int64_t i = 0; i < question->dims; i++) {
+        bias.sizes[i] = i == 1 ? question->y.sizes[1] : 1;
+        bias.strides[i] = i == 0 ? question->y.sizes[1] : 1;
+    }
+    return bias;
+}
+
+enum { FUSED_OPERATIONS = 4 };
+
+/* Makes the operations of PyTorch's call, and returns their count (Conv_v8.cpp, build_opgraph_fused). */
+static int64_t make_operations(struct cudnn_backend *backend, const struct mt_convolution_question *question,
+                               cudnn_descriptor out[FUSED_OPERATIONS])
+{
+    const struct mt_convolution_tensor *shape = &question->y, bias = bias_of(question);
+    cudnn_descriptor y = make_tensor(backend, question, shape, 'y'), between[FUSED_OPERATIONS - 1];
+    if (question->kind != MT_CONVOLUTION_FUSED) {
+        out[0] = make_operation(backend, question, y);
+        return 1;
+    }
+    for (int i = 0; i < FUSED_OPERATIONS - 1; i++)
+        between[i] = make_tensor_of(backend, question, shape, "CAB"[i], DATA_FLOAT, true);
+    cudnn_descriptor z = make_tensor(backend, question, shape, 'z'), b = make_tensor(backend, question, &bias, 'b');
+    out[0] = make_operation(backend, question, between[0]);
+    out[1] = make_pointwise(backend, ADD, between[0], z, between[1]);
+    out[2] = make_pointwise(backend, ADD, between[1], b, between[2]);
+    out[3] = make_pointwise(backend, RELU, between[2], NULL, y);
+    return FUSED_OPERATIONS;
+}
+
 static cudnn_descriptor make_graph(struct cudnn_backend *backend, const struct mt_convolution_question *question)
 {
-    cudnn_descriptor operation = make_operation(backend, question), made = cudnn_make(backend, CUDNN_GRAPH);
-    cudnn_set_descriptor(backend, made, GRAPH_OPERATIONS, operation);
+    cudnn_descriptor operations[FUSED_OPERATIONS];
+    const int64_t count = make_operations(backend, question, operations);
+    cudnn_descriptor made = cudnn_make(backend, CUDNN_GRAPH);
+    cudnn_set(backend, made, GRAPH_OPERATIONS, CUDNN_TYPE_DESCRIPTOR, count, operations);
     cudnn_finish(backend, made);
     return made;
 }

@@ -61,6 +61,13 @@ Tensor convolution_relu(const Tensor &input, const Tensor &weight, const optiona
                     C10_AS_INTARRAYREF_SLOW(dilation));
 }
 
+Tensor convolution_add_relu(const Tensor &input, const Tensor &weight, const Tensor &,
+                            const std::optional<c10::Scalar> &, const optional_tensor &bias, SymIntArrayRef stride,
+                            SymIntArrayRef padding, SymIntArrayRef dilation, c10::SymInt groups)
+{
+    return convolution_relu(input, weight, bias, stride, padding, dilation, std::move(groups));
+}
+
 /* Of _conv_depthwise2d, conv_depthwise3d, and slow_conv_dilated2d and 3d, which are not cuDNN's. */
 Tensor convolution_by_size(const Tensor &input, const Tensor &weight, SymIntArrayRef, const optional_tensor &,
                            SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation)
@@ -224,6 +231,7 @@ void register_shapes()
     meta.impl("cudnn_convolution", &convolution);
     meta.impl("cudnn_convolution_transpose", &convolution_transpose);
     meta.impl("cudnn_convolution_relu", &convolution_relu);
+    meta.impl("cudnn_convolution_add_relu", &convolution_add_relu);
     meta.impl("_conv_depthwise2d", &convolution_by_size);
     meta.impl("conv_depthwise3d", &convolution_by_size);
     meta.impl("slow_conv_dilated2d", &convolution_by_size);
