@@ -149,11 +149,12 @@ def watch_by(name):
 
     @contextlib.contextmanager
     def watch(model):
-        both = watching.Watcher(library), labels.Labels(library).watch(model)
+        own = labels.Labels(library).watch(model)
+        watcher = watching.Watcher(library)
         yield
-        for each in both:
-            assert each.places
-            each.unwatch()
+        assert own.places
+        watcher.unwatch()
+        own.unwatch()
 
     return watch
 
