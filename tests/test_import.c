@@ -314,6 +314,13 @@ static void what_is_not_in_the_run_is_told(void **state)
     assert_int_equal(integer_of(json, "device"), 2);
     assert_int_equal(integer_of(json, "elsewhere"), 3);
     json_decref(json);
+    expect_success(shell("echo '{\"segments\":[{\"device\":1,\"address\":2097152,\"total_size\":2097152,\"stream\":0,"
+                         "\"blocks\":[]}],\"device_traces\":[[{\"action\":\"snapshot\"}],[]]}' >marker.json"));
+    json = json_of(MEMTRACE("import marker.json --trace cards.db --json"));
+    assert_int_equal(integer_of(json, "device"), 1); /* a marker is no event of memory */
+    json_decref(json);
+    said = MEMTRACE("import marker.json --trace cards.db --device 0");
+    assert_says(said->out, "about other devices, where 2.00 MiB are reserved");
     said = MEMTRACE("import none.json --trace cards.db");
     assert_says(said->out, "No events were recorded");
     assert_says(said->out, "_record_memory_history");

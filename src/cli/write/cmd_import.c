@@ -125,6 +125,7 @@ static const struct mt_field answer_fields[] = {
     MT_KNOWN(struct answer, report.device, "device", NULL, "of the file, instead of the run's"),
     MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
              "events of other devices or processes, which were left out"),
+    MT_BYTES(struct answer, report.elsewhere_bytes, "elsewhere_bytes", NULL, "reserved on other devices at the end"),
     MT_VALUE(struct answer, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
     MT_PART(struct answer, peaks, &mt_run_peaks_types[MT_GROUP_ROLE]),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
@@ -207,12 +208,14 @@ static void print_beginning(const struct mt_import_report *report)
 static void print_device(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
-    if (report->elsewhere == 0)
+    if (report->elsewhere == 0 && report->elsewhere_bytes == 0)
         return;
     mt_text_add(&text, "That is device %" PRId64 " alone: ", report->device);
     add_count(&text, report->elsewhere, "more event");
-    mt_text_add(&text, " of the file %s about other devices%s.", report->elsewhere == 1 ? "is" : "are",
-                report->kind == MT_IMPORT_NSYS ? " or processes" : ", which --device N imports");
+    mt_text_add(&text, " of the file %s about other devices", report->elsewhere == 1 ? "is" : "are");
+    if (report->elsewhere_bytes > 0)
+        mt_text_add(&text, ", where %s are reserved at the end", MT_SIZE(report->elsewhere_bytes));
+    mt_text_add(&text, "%s.", report->kind == MT_IMPORT_NSYS ? " or processes" : ", which --device N imports");
     print_sentence(&text);
 }
 

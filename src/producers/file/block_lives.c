@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/order.h"
+#include "producers/file/replaced_blocks.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ struct mt_block_lives {
     struct mt_number_map gradients;  /* by bytes: the most that one backward took and left */
     struct mt_number_map parameters; /* by bytes: taken in init, and never freed */
     uint64_t copies;                 /* of a parameter before the first event, itself included; 0: not known */
+    struct mt_replaced_blocks replaced;
+    bool has_requests; /* false: nothing shows what blocks from before are for */
 };
 
 /* Counts one more of a number in a map, and returns how many it has then. */
@@ -122,9 +125,31 @@ static void note_sizes(struct mt_block_lives *lives)
         bool begins = i == 0 || moment->section != moment[-1].section;
         backwards += begins && moment->phase == MT_PHASE_BACKWARD;
         lives->backwards[i] = backwards;
+        lives->has_requests |= moment->is_request;
         if (is_alloc(lives, i) && moment->phase == MT_PHASE_INIT && moment->partner == MT_NO_EVENT)
             count_one(&lives->parameters, lives->snapshot->events[i].bytes);
     }
+}
+
+static bool has_workspace_size(uint64_t bytes)
+{
+    return bytes == WORKSPACE_BYTES || bytes == SMALL_WORKSPACE_BYTES;
+}
+
+/* True if rules say that an allocation is a workspace. Only those of a workspace's size are asked about. */
+static bool is_said_workspace(struct mt_block_lives *lives, size_t event)
+{
+    const struct mt_torch_event *taken = &lives->snapshot->events[event];
+    const struct mt_torch_annotations none = {0};
+    const struct mt_torch_request request = {taken->address, taken->bytes, taken->frames, taken};
+    struct mt_rule_subject subject = mt_torch_subject(&request, &none);
+    struct mt_rule_answer answer;
+    if (!has_workspace_size(taken->bytes))
+        return false;
+    subject.phase = (mt_phase)lives->course->moments[event].phase;
+    mt_rules_ask(lives->callers->rules, &mt_torch_callers_find(lives->callers, taken->frames)->choice, &subject,
+                 &answer);
+    return answer.role == MT_ROLE_WORKSPACE;
 }
 
 /* Counts the gradients of each size that one backward takes, where it takes most. */
@@ -135,7 +160,8 @@ static void count_gradients(struct mt_block_lives *lives)
     mt_number_map_create(&taken);
     for (size_t i = 0; i < lives->course->count; i++) {
         uint64_t bytes = lives->snapshot->events[i].bytes;
-        if (!is_alloc(lives, i) || lives->course->moments[i].phase != MT_PHASE_BACKWARD || !outlives(lives, i))
+        if (!is_alloc(lives, i) || lives->course->moments[i].phase != MT_PHASE_BACKWARD || !outlives(lives, i) ||
+            is_said_workspace(lives, i))
             continue;
         if (lives->backwards[i] != backwards) {
             mt_number_map_release(&taken);
@@ -221,8 +247,7 @@ static void count_copies(struct mt_block_lives *lives, const struct mt_number_ma
 
 static bool is_workspace(const struct mt_block_lives *lives, uint64_t bytes, uint64_t count)
 {
-    return (bytes == WORKSPACE_BYTES || bytes == SMALL_WORKSPACE_BYTES) && count <= MOST_WORKSPACES &&
-           count_of(&lives->gradients, bytes) == 0;
+    return has_workspace_size(bytes) && count <= MOST_WORKSPACES && count_of(&lives->gradients, bytes) == 0;
 }
 
 /* Returns the role of the n-th silent block of a size, from 0, of `count`. Which of equal blocks is the parameter can't be
@@ -232,6 +257,8 @@ static mt_role role_by_size(const struct mt_block_lives *lives, uint64_t bytes, 
     uint64_t gradients = count_of(&lives->gradients, bytes);
     if (is_workspace(lives, bytes, count))
         return MT_ROLE_WORKSPACE;
+    if (!lives->has_requests)
+        return MT_ROLE_UNKNOWN;
     bool is_state = n >= gradients && n < gradients * lives->copies;
     return is_state ? MT_ROLE_OPTIMIZER_STATE : MT_ROLE_PARAMETER;
 }
@@ -241,6 +268,9 @@ static mt_role role_by_end(const struct mt_block_lives *lives, const struct old_
 {
     assert(block->freed != MT_NO_EVENT);
     mt_phase phase = (mt_phase)lives->course->moments[block->freed].phase;
+    const mt_role replaced = mt_replaced_blocks_role_of_freed(&lives->replaced, block->freed);
+    if (replaced != MT_ROLE_OTHER)
+        return replaced;
     if (count_of(&lives->gradients, block->bytes) > 0 && phase != MT_PHASE_BACKWARD)
         return MT_ROLE_GRADIENT;
     return phase == MT_PHASE_BACKWARD ? MT_ROLE_ACTIVATION : MT_ROLE_OTHER;
@@ -261,8 +291,10 @@ static mt_role role_by_frames(struct mt_block_lives *lives, const struct old_blo
     case MT_PHASE_FORWARD:
     case MT_PHASE_LOSS:
         return block->freed != MT_NO_EVENT && lives->course->has_backward ? MT_ROLE_ACTIVATION : MT_ROLE_OTHER;
-    default:
+    case MT_PHASE_INIT:
         return MT_ROLE_PARAMETER;
+    default:
+        return lives->has_requests ? MT_ROLE_PARAMETER : MT_ROLE_UNKNOWN;
     }
 }
 
@@ -298,6 +330,7 @@ struct mt_block_lives *mt_block_lives_create(const struct mt_torch_snapshot *sna
     note_sizes(lives);
     learn_habits(lives);
     count_gradients(lives);
+    mt_replaced_blocks_create(&lives->replaced, snapshot, course, &lives->gradients);
     find_old(lives);
     judge_old(lives);
     return lives;
@@ -307,6 +340,7 @@ void mt_block_lives_destroy(struct mt_block_lives *lives)
 {
     if (lives == NULL)
         return;
+    mt_replaced_blocks_release(&lives->replaced);
     mt_number_map_release(&lives->old_numbers);
     mt_number_map_release(&lives->habit_numbers);
     mt_number_map_release(&lives->gradients);
@@ -336,15 +370,18 @@ static mt_role role_of_forward(struct mt_block_lives *lives, size_t event)
     if (moment->is_given)
         return MT_ROLE_INPUT;
     if (!lives->course->has_backward)
-        return is_kept ? MT_ROLE_OTHER : MT_ROLE_TEMPORARY;
+        return is_kept ? MT_ROLE_KEPT : MT_ROLE_TEMPORARY;
     if (is_kept && lives->backwards[moment->known] > lives->backwards[event] + 1 && find_habit(lives, event)->count < 2)
-        return MT_ROLE_OTHER;
+        return MT_ROLE_KEPT;
     return outlives(lives, event) ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
 }
 
 static mt_role role_of_new(struct mt_block_lives *lives, size_t event)
 {
     const struct mt_torch_moment *moment = &lives->course->moments[event];
+    const mt_role replaced = mt_replaced_blocks_role(&lives->replaced, event);
+    if (replaced != MT_ROLE_OTHER)
+        return replaced;
     switch ((mt_phase)moment->phase) {
     case MT_PHASE_INIT:
         return role_of_init(lives, moment);

@@ -5,12 +5,14 @@
  *   init         the end          a parameter
  *   forward      backward         an activation            (an input if taken outside of modules ahead of them)
  *   backward     after backward   a gradient
- *   optimizer    after it         optimizer state
+ *   optimizer    after it         optimizer state         (a parameter if it replaces one: replaced_blocks.h)
+ *   forward      the end          kept, if backward needs it no more
  *   any          in its phase     temporary
  *   before all   …                by its size: as many blocks as a step takes gradients of that size are parameters, and
  *                                 whole multiples of that are optimizer state
  *
- * Where the recording ends, or memory did, before a block shows what it is, it counts as the equal ones before it.
+ * Where the recording has no request, blocks are unknown. Where it ends, or memory did, before a block shows its role, it
+ * counts as the equal ones before it.
  * Threads: one at a time. */
 #pragma once
 

@@ -63,11 +63,12 @@ enum { MT_IMPORT_MOST_COUNTS = 16, MT_IMPORT_MOST_UNCOVERED = 5 };
 /* The result of an import. Owns its rows and their texts. */
 struct mt_import_report {
     mt_import_kind kind;
-    const char *format; /* "PyTorch memory snapshot (pickle)"; static */
-    int64_t run;        /* its number in the trace */
-    int64_t device;     /* of the file, that the run is about; MT_IMPORT_ANY_DEVICE: the file does not say */
-    uint64_t elsewhere; /* events of memory of other devices or processes, which are not in the run */
-    uint64_t entries;   /* of the file about the device: the sum of the counts */
+    const char *format;       /* "PyTorch memory snapshot (pickle)"; static */
+    int64_t run;              /* its number in the trace */
+    int64_t device;           /* of the file, that the run is about; MT_IMPORT_ANY_DEVICE: the file does not say */
+    uint64_t elsewhere;       /* events of memory of other devices or processes, which are not in the run */
+    uint64_t elsewhere_bytes; /* reserved on other devices at the end, as far as the file says */
+    uint64_t entries;         /* of the file about the device: the sum of the counts */
     struct mt_import_count {
         const char *what; /* static */
         uint64_t count;

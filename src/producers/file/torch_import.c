@@ -45,6 +45,7 @@ static void replay_with(const struct mt_torch_snapshot *snapshot, const struct m
     mt_torch_replay(snapshot, labeler, foreign, &tally);
     out->device = snapshot->device;
     out->elsewhere = snapshot->elsewhere;
+    out->elsewhere_bytes = snapshot->elsewhere_bytes;
     for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
         mt_import_count(out,
                         action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),

@@ -24,16 +24,19 @@ struct replay {
     struct mt_torch_tally *tally;
     uint64_t *block_bytes;
     struct mt_address_map live, segments;
+    bool has_requests;              /* of frees */
+    struct mt_number_map uncounted; /* events that complete a free which was requested before the recording */
 };
 
 /* The state before an event. Blocks are kept by address: the number of the block in the snapshot, or FREED plus the
- * number of the event that frees it. Memory is kept as parts of one segment, by the event that mapped it, or by
+ * number of the event that frees it, and REQUESTED if a later event requests that. Memory is kept as parts of one segment, by the event that mapped it, or by
  * ENDED plus its number for memory that is mapped at the end. */
 struct past {
     struct mt_number_map blocks;
     struct mt_parts memory;
 };
 #define FREED (UINT64_C(1) << 62)
+#define REQUESTED (UINT64_C(1) << 61)
 #define ENDED (INT64_C(1) << 62)
 
 static struct mt_part memory_of(uint64_t address, uint64_t bytes, int64_t by)
@@ -62,7 +65,11 @@ static void step_back(struct replay *replay, struct past *past, size_t i)
     switch (event->action) {
     case MT_TORCH_ALLOC:
         if (mt_number_map_take(&past->blocks, event->address, &what) && what < FREED)
-            replay->block_bytes[i] = replay->snapshot->blocks[what].bytes;
+            replay->block_bytes[i] = replay->snapshot->blocks[what & ~REQUESTED].bytes;
+        break;
+    case MT_TORCH_FREE_REQUESTED:
+        if (mt_number_map_get(&past->blocks, event->address, &what))
+            mt_number_map_put(&past->blocks, event->address, what | REQUESTED);
         break;
     case MT_TORCH_FREE_COMPLETED:
         mt_number_map_put(&past->blocks, event->address, FREED + i);
@@ -153,6 +160,24 @@ static void take_block_before(struct replay *replay, uint64_t what)
     take(replay, 0, stream, &request, (struct mt_address_range){address, address + bytes});
 }
 
+/* True if the file has requests of frees, or no free that would show that it has none. A profiler's trace has only frees. */
+static bool has_requests(const struct mt_torch_snapshot *snapshot)
+{
+    bool has_alloc = false;
+    for (size_t i = 0; i < snapshot->event_count; i++) {
+        has_alloc |= snapshot->events[i].action == MT_TORCH_ALLOC;
+        if (snapshot->events[i].action == MT_TORCH_FREE_REQUESTED)
+            return true;
+    }
+    return !has_alloc;
+}
+
+/* False for a block whose free was requested before the recording and completed in it: PyTorch no longer counts it. */
+static bool is_counted(const struct replay *replay, uint64_t what)
+{
+    return what < FREED || (what & REQUESTED) != 0 || !replay->has_requests;
+}
+
 /* Takes them by address, since their order is not known. */
 static void take_blocks_before(struct replay *replay, const struct past *past)
 {
@@ -165,7 +190,10 @@ static void take_blocks_before(struct replay *replay, const struct past *past)
     for (size_t i = 0; i < count; i++) {
         uint64_t what = 0;
         mt_number_map_get(&past->blocks, addresses[i], &what);
-        take_block_before(replay, what);
+        if (is_counted(replay, what))
+            take_block_before(replay, what & ~REQUESTED);
+        else
+            mt_number_map_put(&replay->uncounted, what & ~FREED, 0);
     }
     free(addresses);
 }
@@ -264,6 +292,7 @@ static void replay_event(struct replay *replay, size_t i, uint64_t time_ns)
     assert(replay->snapshot->events[i].action < MT_TORCH_ACTION_COUNT);
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_address_range range = {event->address, event->address + event->bytes};
+    uint64_t ignored;
     replay->tally->events[event->action] += !event->is_derived;
     if (replay->labeler->moment != NULL)
         replay->labeler->moment(replay->labeler->context, event, time_ns);
@@ -273,7 +302,8 @@ static void replay_event(struct replay *replay, size_t i, uint64_t time_ns)
         break;
     case MT_TORCH_FREE_COMPLETED:
         remove_at(&replay->live, event->address);
-        mt_foreign_give(replay->foreign, time_ns, event->address);
+        if (!mt_number_map_get(&replay->uncounted, i, &ignored))
+            mt_foreign_give(replay->foreign, time_ns, event->address);
         break;
     case MT_TORCH_SEGMENT_ALLOC:
     case MT_TORCH_SEGMENT_MAP:
@@ -307,14 +337,17 @@ void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_t
     assert(labeler->label != NULL && mt_foreign_counts(foreign).takes == 0);
     *out = (struct mt_torch_tally){0};
     struct replay replay = {.snapshot = snapshot, .labeler = labeler, .foreign = foreign, .tally = out};
+    replay.has_requests = has_requests(snapshot);
     replay.block_bytes = mt_host_alloc((snapshot->event_count + 1) * sizeof *replay.block_bytes);
     mt_address_map_create(&replay.live, sizeof(struct placed));
     mt_address_map_create(&replay.segments, sizeof(struct placed));
+    mt_number_map_create(&replay.uncounted);
     replay_beginning(&replay);
     for (size_t i = 0; i < snapshot->event_count; i++)
         replay_event(&replay, i, time_of(&replay, i));
     assert(out->before.freed <= out->before.blocks);
     mt_address_map_release(&replay.live);
     mt_address_map_release(&replay.segments);
+    mt_number_map_release(&replay.uncounted);
     free(replay.block_bytes);
 }

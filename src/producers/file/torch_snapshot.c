@@ -299,42 +299,52 @@ static uint32_t count_devices(const struct mt_value *root, struct keys *keys)
     return count > 0 ? count : 1;
 }
 
-/* Returns the device with most reserved bytes. */
-static int64_t largest_device(const struct mt_value *segments, struct keys *keys, uint32_t devices)
+static uint64_t count_reserved(const struct mt_value *segments, struct keys *keys, int64_t device)
 {
-    uint64_t *bytes = mt_host_alloc((devices + (size_t)1) * sizeof *bytes), largest = 0;
-    for (uint32_t i = 0; i < mt_value_count(segments); i++) {
-        const struct mt_value *segment = mt_value_at(segments, i);
-        uint64_t device = natural_or(segment, &keys->device, 0);
-        if (device >= devices)
-            continue;
-        bytes[device] += natural_or(segment, &keys->total_size, 0);
-        largest = bytes[device] > bytes[largest] ? device : largest;
-    }
-    free(bytes);
-    return (int64_t)largest;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < mt_value_count(segments); i++)
+        if (is_of_device(mt_value_at(segments, i), keys, device))
+            bytes += natural_or(mt_value_at(segments, i), &keys->total_size, 0);
+    return bytes;
 }
 
-/* Returns the device with most events or, if there are none, with most memory. */
-static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
-{
-    const struct mt_value *traces = mt_value_find(root, "device_traces");
-    uint32_t busiest = 0;
-    for (uint32_t i = 1; i < mt_value_count(traces); i++)
-        if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
-            busiest = i;
-    return mt_value_count(mt_value_at(traces, busiest)) > 0
-               ? busiest
-               : largest_device(segments_of(root), keys, count_devices(root, keys));
-}
-
-static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
+/* Counts the events about memory: markers show no device that is in use. */
+static uint64_t count_events(const struct mt_value *trace, struct keys *keys)
 {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < mt_value_count(traces); i++)
-        if (i != device)
-            count += mt_value_count(mt_value_at(traces, i));
+    for (uint32_t i = 0; i < mt_value_count(trace); i++)
+        count += is_about_memory(find_action(mt_value_get(mt_value_at(trace, i), &keys->action)));
     return count;
+}
+
+/* Returns the device with most events about memory and, of equal ones, with most reserved bytes. */
+static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
+{
+    const struct mt_value *traces = mt_value_find(root, "device_traces"), *segments = segments_of(root);
+    const uint32_t devices = count_devices(root, keys);
+    uint32_t busiest = 0;
+    uint64_t most_events = count_events(mt_value_at(traces, 0), keys);
+    for (uint32_t i = 1; i < devices; i++) {
+        const uint64_t events = count_events(mt_value_at(traces, i), keys);
+        if (events < most_events ||
+            (events == most_events && count_reserved(segments, keys, i) <= count_reserved(segments, keys, busiest)))
+            continue;
+        busiest = i;
+        most_events = events;
+    }
+    return busiest;
+}
+
+/* Counts what the snapshot has about other devices. */
+static void count_elsewhere(const struct mt_value *root, struct keys *keys, struct mt_torch_snapshot *out)
+{
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    for (uint32_t i = 0; i < count_devices(root, keys); i++) {
+        if (i == out->device)
+            continue;
+        out->elsewhere += count_events(mt_value_at(traces, i), keys);
+        out->elsewhere_bytes += count_reserved(segments_of(root), keys, i);
+    }
 }
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
@@ -355,7 +365,7 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     MT_TRY(read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
                        mt_value_find(mt_value_find(root, "memtrace"), "after")));
     MT_TRY(read_segments(&reading, segments_of(root)));
-    out->elsewhere = count_elsewhere(traces, out->device);
+    count_elsewhere(root, &reading.keys, out);
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
     return MT_OK;

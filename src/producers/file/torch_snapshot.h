@@ -74,7 +74,7 @@ struct mt_torch_annotation {
 
 struct mt_torch_snapshot {
     int64_t device;
-    uint64_t elsewhere; /* events of other devices */
+    uint64_t elsewhere, elsewhere_bytes; /* of other devices: events about memory, and bytes reserved at the end */
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
@@ -92,8 +92,8 @@ struct mt_torch_snapshot {
 /* True if the value has the lists of a snapshot, whatever is in them. */
 bool mt_torch_snapshot_is_one(const struct mt_value *root);
 
-/* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events or, if none has any, with most
- * memory. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
+/* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events about memory and, of equal ones, with
+ * most memory. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
  * such device. Release it in any case. */
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
 void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
