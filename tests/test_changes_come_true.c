@@ -41,11 +41,10 @@ static const json_t *change_of(const json_t *answer, const char *name)
     return NULL;
 }
 
-/* Makes a run with the options, and expects the change to claim its peaks, but for that part of them. */
-static void expect_claim(const json_t *answer, const char *name, const char *options, double tolerance)
+/* Makes a run with the options, and expects the replay to have its peaks, but for that part of them. */
+static void expect_peaks(const char *name, const json_t *replayed, const char *options, double tolerance)
 {
     static const char *const measures[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
-    const json_t *replayed = json_object_get(change_of(answer, name), "replayed");
     json_t *peak = json_of(shell("\"$M\" " RUN "made.db %s >run.json && \"$M\" peak --trace made.db --json", options));
     for (int i = 0; i < 3; i++) {
         double claimed = (double)integer_of(replayed, measures[i]), had = (double)integer_of(peak, measures[i]);
@@ -55,15 +54,23 @@ static void expect_claim(const json_t *answer, const char *name, const char *opt
     json_decref(peak);
 }
 
+static void expect_claim(const json_t *answer, const char *name, const char *options, double tolerance)
+{
+    expect_peaks(name, json_object_get(change_of(answer, name), "replayed"), options, tolerance);
+}
+
 static void settings_of_the_allocator_to_the_byte(void **state)
 {
     (void)state;
-    json_t *answer = json_of(MEMTRACE("advise --trace theirs.db --json"));
-    expect_claim(answer, "policy=torch,expandable_segments=on", "--alloc policy=torch,expandable_segments=on", 0);
-    expect_claim(answer, "policy=torch,roundup_power2_divisions=8", "--alloc policy=torch,roundup_power2_divisions=8",
-                 0);
-    expect_claim(answer, "policy=torch,max_split=134217728", "--alloc policy=torch,max_split=128MiB", 0);
-    json_decref(answer);
+    static const char *const settings[] = {"policy=torch,expandable_segments=on",
+                                           "policy=torch,roundup_power2_divisions=8", "policy=torch,max_split=128MiB"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        char options[128];
+        json_t *answer = json_of(shell("\"$M\" advise --trace theirs.db --json --alloc %s", settings[i]));
+        snprintf(options, sizeof options, "--alloc %s", settings[i]);
+        expect_peaks(settings[i], json_object_get(answer, "replayed"), options, 0);
+        json_decref(answer);
+    }
 }
 
 /* A run with a change also asks for other things: a checkpointed layer keeps two inputs. */
@@ -82,8 +89,8 @@ static void words_say_what_to_write_and_what_it_rests_on(void **state)
     (void)state;
     const struct said *said = MEMTRACE("advise --trace theirs.db");
     expect_success(said);
-    assert_says(said->out, "Of the changes below, \"SGD: no optimizer state\" reserves least: ");
-    assert_says(said->out, "\nChanges, each replayed with the run's own blocks:\n");
+    assert_says(said->out, "Of the changes below, \"optimizer state on the host\" comes first: it reserves ");
+    assert_says(said->out, "\nChanges, each replayed with the run's own blocks, the largest saving first:\n");
     assert_says(said->out, "\ncheckpoint of model.layers.*: what each of 36 calls keeps is gone ");
     assert_says(said->out, "\n   → torch.utils.checkpoint.checkpoint(");
 }

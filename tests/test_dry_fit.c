@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-enum { MIB = 1 << 20, CAPACITY = 100 };
+enum { MIB = 1 << 20, CAPACITY = 100, FIRST_TRIALS = 9 };
 
 /* What trials reserve: `plain` less what each change saves; a change that saves nothing may be refused. In MiB. */
 struct program {
@@ -11,6 +11,7 @@ struct program {
     int saves[MT_DRY_CHANGE_COUNT];
     bool refused[MT_DRY_CHANGE_COUNT];
     bool flash_needs_autocast;
+    struct mt_dry_changes places; /* that the program as it is has */
     int trials;
     int killed_trial; /* its number, from 1; 0: none */
 };
@@ -34,6 +35,7 @@ static void make_trial(struct program *program, struct mt_dry_trial *trial)
     trial->peak = (struct mt_replay_result){.reserved_bytes = (uint64_t)reserved * MIB, .fits = reserved <= CAPACITY};
     if (program->killed_trial == program->trials)
         trial->outcome = MT_TRIAL_KILLED;
+    trial->places = program->places;
 }
 
 /* Makes the last one first, since the order is not promised. */
@@ -64,7 +66,7 @@ static void a_single_change_that_fits_ends_the_search(void **state)
     struct program program = {.plain = 150, .saves = {[MT_DRY_CHECKPOINT] = 90, [MT_DRY_AUTOCAST] = 60}};
     struct mt_dry_fit fit;
     find(&program, &fit);
-    assert_int_equal(program.trials, 1 + MT_DRY_CHANGE_COUNT);
+    assert_int_equal(program.trials, FIRST_TRIALS);
     assert_int_equal(fit.combined_count, 0);
     assert_best(&fit, "autocast"); /* the cheaper one */
     mt_dry_fit_release(&fit);
@@ -97,6 +99,25 @@ static void flash_is_tried_again_where_there_is_bf16(void **state)
     mt_dry_fit_release(&fit);
 }
 
+static void changes_that_need_a_place_are_tried_where_there_is_one(void **state)
+{
+    (void)state;
+    struct program program = {.plain = 150,
+                              .saves = {[MT_DRY_MAP_LOCATION] = 60, [MT_DRY_BUCKET_VIEW] = 70},
+                              .places.has = {[MT_DRY_MAP_LOCATION] = true}};
+    struct mt_text names = {0};
+    struct mt_dry_fit fit;
+    find(&program, &fit);
+    assert_int_equal(program.trials, FIRST_TRIALS + 1);
+    assert_best(&fit, "map-location");
+    assert_int_equal(fit.single[MT_DRY_BUCKET_VIEW].outcome, MT_TRIAL_NOT_MADE);
+    mt_dry_changes_add_places(&names);
+    assert_string_equal(names.data, "?no-grad-evaluation,?eval-accumulation,?map-location,?bucket-view,?shard-blocks,"
+                                    "?lora-dropout");
+    mt_text_release(&names);
+    mt_dry_fit_release(&fit);
+}
+
 static void what_nothing_helps_has_no_best_and_nothing_combined(void **state)
 {
     (void)state;
@@ -105,7 +126,7 @@ static void what_nothing_helps_has_no_best_and_nothing_combined(void **state)
     find(&program, &fit);
     assert_int_equal(fit.combined_count, 0);
     assert_null(mt_dry_fit_best(&fit));
-    assert_int_equal(program.trials, 1 + MT_DRY_CHANGE_COUNT);
+    assert_int_equal(program.trials, FIRST_TRIALS);
     mt_dry_fit_release(&fit);
 }
 
@@ -115,7 +136,7 @@ static void a_program_that_fits_is_tried_with_each_change_alone(void **state)
     struct program program = {.plain = 90, .saves = {[MT_DRY_CHECKPOINT] = 5}};
     struct mt_dry_fit fit;
     find(&program, &fit);
-    assert_int_equal(program.trials, 1 + MT_DRY_CHANGE_COUNT);
+    assert_int_equal(program.trials, FIRST_TRIALS);
     assert_int_equal(fit.combined_count, 0);
     mt_dry_fit_release(&fit);
 }
@@ -123,9 +144,8 @@ static void a_program_that_fits_is_tried_with_each_change_alone(void **state)
 static void a_killed_combination_is_no_answer(void **state)
 {
     (void)state;
-    struct program program = {.plain = 200,
-                              .saves = {[MT_DRY_CHECKPOINT] = 60, [MT_DRY_AUTOCAST] = 31},
-                              .killed_trial = 1 + MT_DRY_CHANGE_COUNT + 1};
+    struct program program = {
+        .plain = 200, .saves = {[MT_DRY_CHECKPOINT] = 60, [MT_DRY_AUTOCAST] = 31}, .killed_trial = FIRST_TRIALS + 1};
     struct mt_dry_fit fit;
     assert_int_equal(mt_dry_fit_find(make_trials, &program, &fit), MT_FAILED);
     assert_string_equal(mt_last_error(), "trial 10");
@@ -150,6 +170,7 @@ int main(void)
         cmocka_unit_test(a_single_change_that_fits_ends_the_search),
         cmocka_unit_test(changes_are_added_until_it_fits_and_none_that_overlaps),
         cmocka_unit_test(flash_is_tried_again_where_there_is_bf16),
+        cmocka_unit_test(changes_that_need_a_place_are_tried_where_there_is_one),
         cmocka_unit_test(what_nothing_helps_has_no_best_and_nothing_combined),
         cmocka_unit_test(a_program_that_fits_is_tried_with_each_change_alone),
         cmocka_unit_test(a_killed_change_is_not_counted),

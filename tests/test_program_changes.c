@@ -268,16 +268,15 @@ static void what_a_trace_lacks_is_a_gap(void **state)
     free(story);
 }
 
-static void settings_of_the_allocator_are_told_even_if_they_cost(void **state)
+/* All that is reserved is allocated, or nearly. */
+static void settings_of_the_allocator_that_save_nothing_are_left_out(void **state)
 {
     (void)state;
     struct story *story = two_layers();
     struct mt_program_changes changes = changes_of(story);
-    size_t count = 0;
-    for (; count < changes.count && changes.items[count].kind == MT_CHANGE_ALLOCATOR; count++)
-        if (count > 0)
-            assert_true(changes.items[count - 1].replay.reserved_bytes <= changes.items[count].replay.reserved_bytes);
-    assert_int_equal(count, 4);
+    assert_true(changes.count > 0);
+    for (size_t i = 0; i < changes.count; i++)
+        assert_int_not_equal(changes.items[i].kind, MT_CHANGE_ALLOCATOR);
     mt_program_changes_release(&changes);
     free(story);
 }
@@ -292,7 +291,7 @@ int main(void)
         cmocka_unit_test(gradients_that_are_added_up_stay),
         cmocka_unit_test(leaner_optimizers_keep_what_they_need),
         cmocka_unit_test(what_a_trace_lacks_is_a_gap),
-        cmocka_unit_test(settings_of_the_allocator_are_told_even_if_they_cost),
+        cmocka_unit_test(settings_of_the_allocator_that_save_nothing_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

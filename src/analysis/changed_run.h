@@ -35,3 +35,7 @@ mt_status mt_program_changes_add(struct mt_program_changes *changes, const struc
 
 /* Adds the best checkpoints of modules (checkpoint_change.c). */
 mt_status mt_program_changes_add_checkpoints(const struct mt_window *window, struct mt_program_changes *out);
+
+/* Adds half the micro-batch, and a loss in slices, to the changes of a run that trains (batch_change.c). */
+mt_status mt_program_changes_add_batches(const struct mt_window *window, bool is_training,
+                                         struct mt_program_changes *out);

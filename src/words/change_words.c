@@ -20,7 +20,9 @@ const struct mt_row_type mt_replay_peak_type = MT_ROW_TYPE(ROW, peak_fields);
 
 #define ROW struct mt_change_row
 static const struct mt_field change_fields[] = {
-    MT_TEXT(ROW, kind, "kind", NULL, "`allocator`, `zero grad`, `optimizer in backward`, `checkpoint` or `optimizer`"),
+    MT_TEXT(
+        ROW, kind, "kind", NULL,
+        "`allocator`, `zero grad`, `optimizer in backward`, `checkpoint`, `sliced loss`, `micro-batch` or `optimizer`"),
     MT_OWNED(ROW, change, "change", "replayed with", "in words"),
     MT_OWNED(ROW, hint, "hint", NULL, "what to write"),
     MT_OWNED(ROW, basis, "basis", NULL, "what its figures rest on"),
@@ -69,12 +71,23 @@ static const struct change_words kinds[MT_CHANGE_KIND_COUNT] = {
     [MT_CHANGE_IN_BACKWARD] = {"optimizer in backward",
                                "register_post_accumulate_grad_hook, with the optimizer's step in it",
                                "each gradient goes once the next is taken; those of tied weights would stay longer"},
+    [MT_CHANGE_SLICED_LOSS] = {"fused cross entropy",
+                               "a loss that computes logits in slices, such as LigerFusedLinearCrossEntropyLoss",
+                               "logits and blocks of their width are an eighth as large"},
+    [MT_CHANGE_MICRO_BATCH] =
+        {"half the micro-batch",
+         "half as many samples in each forward, loss / 2, and optimizer.step() after every second",
+         "assumed: inputs, and blocks of forward and backward that do not have the size of a "
+         "parameter, halve; gradients live through the second forward"},
     [MT_CHANGE_CHECKPOINT] = {.hint = "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)"},
 };
 
 static const struct change_words optimizers[MT_OPTIMIZER_COUNT] = {
     [MT_OPTIMIZER_8BIT] = {"8-bit optimizer state", "bitsandbytes.optim.AdamW8bit",
                            "states of 4096 elements or more take a byte and 1/64 for each; unless known, one had 4"},
+    [MT_OPTIMIZER_OFFLOADED] = {"optimizer state on the host",
+                                "torchao.optim.CPUOffloadOptimizer, or FSDP's CPUOffloadPolicy",
+                                "every block of optimizer state is left out; its transfers take time"},
     [MT_OPTIMIZER_MOMENTUM] = {"SGD with momentum: one state", "torch.optim.SGD(momentum=…)",
                                "one of each two states of equal size stays"},
     [MT_OPTIMIZER_STATELESS] = {"SGD: no optimizer state", "torch.optim.SGD without momentum",
@@ -155,13 +168,11 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
         mt_text_add(out, "%s", hint);
         return;
     }
-    /* The variable is later called PYTORCH_ALLOC_CONF; every PyTorch reads this name. */
-    mt_text_add(out, "%s",
-                program->kind == MT_PROGRAM_PYTORCH ? "PYTORCH_CUDA_ALLOC_CONF=" : "the allocator's setting ");
+    mt_text_add(out, "%s", program->kind == MT_PROGRAM_PYTORCH ? "PYTORCH_ALLOC_CONF=" : "the allocator's setting ");
     add_settings(change, program, out);
 }
 
-static void add_basis(const struct mt_program_change *change, struct mt_text *out)
+void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out)
 {
     const char *basis = words_of(change)->basis;
     if (basis != NULL)
@@ -191,7 +202,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
                                           (int64_t)(change->replay.reserved_bytes - changes->as_it_was.reserved_bytes)};
         mt_change_add(change, program, &row->change);
         mt_change_add_hint(change, program, &row->hint);
-        add_basis(change, &row->basis);
+        mt_change_add_basis(change, &row->basis);
     }
     for (mt_change_kind kind = 0; kind < MT_CHANGE_KIND_COUNT; kind++)
         if (changes->gaps[kind] != MT_GAP_NONE)
@@ -225,17 +236,14 @@ static void print_gaps(const struct mt_change_rows *rows, const struct mt_screen
                       rows->gaps[i].kind, rows->gaps[i].reason);
 }
 
-/* Returns the change with which a replay reserves least, if that is less than without; NULL if there is none. */
+/* Returns the first change with which a replay reserves less than without; NULL if there is none. */
 static const struct mt_program_change *best_change(const struct mt_program_changes *changes)
 {
     const struct mt_program_change *best = NULL;
-    uint64_t least_bytes = changes->as_it_was.reserved_bytes;
-    for (size_t i = 0; i < changes->count && changes->as_it_was.fits; i++) {
+    for (size_t i = changes->count; i-- > 0 && changes->as_it_was.fits;) {
         const struct mt_replay_result *replay = &changes->items[i].replay;
-        if (!replay->fits || replay->reserved_bytes >= least_bytes)
-            continue;
-        best = &changes->items[i];
-        least_bytes = replay->reserved_bytes;
+        if (replay->fits && replay->reserved_bytes < changes->as_it_was.reserved_bytes)
+            best = &changes->items[i];
     }
     return best;
 }
@@ -248,15 +256,16 @@ void mt_changes_headline(const struct mt_program_changes *changes, const struct 
     if (best == NULL)
         return;
     mt_change_add(best, program, &change);
-    mt_screen_say(screen, "Of the changes below, \"%s\" reserves least: %s instead of %s.", mt_text_get(&change),
-                  MT_SIZE(best->replay.reserved_bytes), MT_SIZE(changes->as_it_was.reserved_bytes));
+    mt_screen_say(screen, "Of the changes below, \"%s\" comes first: it reserves %s instead of %s.",
+                  mt_text_get(&change), MT_SIZE(best->replay.reserved_bytes),
+                  MT_SIZE(changes->as_it_was.reserved_bytes));
     mt_text_release(&change);
 }
 
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen)
 {
     if (rows->count > 0) {
-        mt_screen_say(screen, "\nChanges, each replayed with the run's own blocks:");
+        mt_screen_say(screen, "\nChanges, each replayed with the run's own blocks, the largest saving first:");
         mt_screen_rows(screen, &mt_change_type, fields, "requested allocated", rows->items, rows->count);
     }
     print_bases(rows, screen);

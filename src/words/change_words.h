@@ -46,7 +46,10 @@ void mt_change_add(const struct mt_program_change *change, const struct mt_progr
 /* Adds what to write for it, and in which variable or place. */
 void mt_change_add_hint(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out);
 
-/* Prints the change with which a replay reserves least, if there is one. */
+/* Adds what the figures of its replay rest on. */
+void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out);
+
+/* Prints the first change with which a replay reserves less, if there is one. */
 void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
                          const struct mt_screen *screen);
 

@@ -69,9 +69,9 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
                                      "fewer sizes",
                                      NULL, NULL},
     [MT_HINT_POLICY_TORCH] = {.option = "--alloc policy=torch",
-                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"},
+                              .pytorch = "PYTORCH_ALLOC_CONF=expandable_segments:False"},
     [MT_HINT_POLICY_TIGHT] = {.option = "--alloc policy=tight",
-                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+                              .pytorch = "PYTORCH_ALLOC_CONF=expandable_segments:True"},
 };
 
 /* Returns the words without those that this program has no use for. */

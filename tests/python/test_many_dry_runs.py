@@ -78,9 +78,12 @@ def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
     assert changes["checkpoint"]["where"] == "4 of Block"
     for kind, factor in {"checkpoint": 0.6, "autocast": 0.9}.items():
         assert changes[kind]["peak"]["allocated_bytes"] < factor * answer["peak"]["allocated_bytes"]
-    assert without == {"gradients gone before forward": "the program clears them before forward already",
-                       "flash attention": "the kernel does not take such calls on this card: float32, heads of 64",
-                       "weights in bf16": "the program fails with it: exit code 1, AssertionError: not fp32"}
+    assert {"gradients gone before forward": "the program clears them before forward already",
+            "flash attention": "the kernel is for fp16 and bf16, and its calls are in float32",
+            "weights in bf16": "the program fails with it: exit code 1, AssertionError: not fp32"}.items() <= without.items()
+    differences = [change["difference_bytes"] for change in answer["changes"] if not change["change"].startswith("SGD")]
+    assert differences == sorted(differences) and differences[-1] < 0
+    assert [change["basis"] for change in answer["changes"] if change["kind"] == "micro-batch"] == ["replay"]
     assert answer["remedy"] == "checkpoint"
     assert "use_reentrant=False" in changes["checkpoint"]["hint"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py"]
@@ -113,6 +116,30 @@ def test_a_program_s_own_doing_is_not_repeated(tmp_path):
         "checkpoint": "0 the program checkpoints already",
         "bf16-weights": "0 the program scales gradients of fp16 (GradScaler)",
         "zero-grad": "1 after the optimizer's step"}
+
+
+def test_one_segment_over_all_blocks_becomes_one_for_each_and_its_autocast_is_not_the_program_s(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent("""
+        import torch
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(3)])
+            def forward(self, x):
+                return checkpoint(self.blocks, x, use_reentrant=False)
+        net = Net().cuda()
+        for _ in range(2):
+            net(torch.randn(8, 64, device="cuda")).sum().backward()
+        net.eval()
+        net(torch.randn(8, 64, device="cuda"))
+        torch.save({"weight": torch.ones(9, device="cuda")}, "weights.pt")
+        assert torch.load("weights.pt")["weight"].is_cuda
+        """))
+    assert all_changes(tmp_path, ["autocast", "checkpoint", "?no-grad-evaluation", "?map-location", "?bucket-view"]) == {
+        "autocast": "1 forward of Net", "checkpoint": "1 3 of Sequential", "no-grad-evaluation": "1 Net in evaluation mode",
+        "map-location": "1 torch.load", "bucket-view": "0 the program does not use DistributedDataParallel"}
 
 
 def test_a_program_that_fails_as_it_is_says_so(tmp_path):
@@ -241,7 +268,7 @@ def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path
     assert command(tmp_path, "dry-run", "--device", "sim:h100", "--", sys.executable, "program.py").returncode == 0
     answer = json.loads(command(tmp_path, "advise", "--json").stdout)
     hints = {change["hint"] for change in answer["changes"] if change["kind"] == "allocator"}
-    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in hints
+    assert "PYTORCH_ALLOC_CONF=expandable_segments:True" in hints
     assert answer["lines"][0]["line"] == "program.py:12" and answer["lines"][0]["span"].startswith("Net.blocks.")
     assert not any("several forward passes" in gap["reason"] for gap in answer["unknown"])
     said = command(tmp_path, "advise").stdout

@@ -3,8 +3,9 @@
     changes = Changes()             after the import of torch, before anything else of the program runs
     changes.begin("checkpoint")     before the program runs
 
-A change begins with its function, which says through `Changes` where the change was made, or why it was not. At the program's
-end the answers go to memtrace, as src/run/handover.h has them. src/analysis/fit/dry_fit.h has their names.
+A change begins with its function, which says through `Changes` where the change was made, or why it was not. A name with a `?`
+before it changes nothing: its answer says where the change would be made. At the program's end the answers go to memtrace, as
+src/run/handover.h has them. src/analysis/fit/dry_fit.h has their names.
 """
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from .._settings import settings
+from . import change_blocks, change_surroundings
 from .files import replace_everywhere
 
 Module = torch.nn.Module
@@ -38,8 +40,10 @@ class Changes:
         self.before_models: list[Callable[[Module], None]] = []  # called once with each outermost module that is trained
         self.around_calls: list[Callable[[Module], ContextManager[Any]]] = []  # of such modules
         self.inputs: list[Callable[[Module, Any], Any]] = []  # return what such a module is given instead
+        self.around_evaluations: list[Callable[[Module], ContextManager[Any]]] = []  # of modules that are evaluated
         self.after_steps: list[Callable[[Any], None]] = []  # called with each optimizer that has made a step
         self.names: list[str] = []
+        self.watched: set[str] = set()  # names of changes that are only looked for
         self.seen: weakref.WeakSet[Module] = weakref.WeakSet()
         self.depth = 0
         self.watch_models()
@@ -48,24 +52,36 @@ class Changes:
 
     def begin(self, names: str) -> None:
         """Begins the changes of those names."""
-        self.names += names.split(",")
-        for name in self.names:
-            CHANGES[name](self)
+        begun = names.split(",")
+        self.watched.update(name[1:] for name in begun if name.startswith("?"))
+        for name in begun:
+            self.names.append(name.lstrip("?"))
+            CHANGES[self.names[-1]](self)
+
+    def tries(self, name: str, where: str) -> bool:
+        """Notes that a change can be made in a place. True if it is to be made there, and not only looked for."""
+        self.made[name] = where
+        return name not in self.watched
 
     def end_step(self, optimizer: Any, given: Any, named: Any) -> None:
         for act in self.after_steps:
             act(optimizer)
 
     def watch_models(self) -> None:
-        """Looks at every call of a module, and takes the outermost ones that are for training."""
+        """Looks at every call of a module, and takes the outermost ones that are for training, or that evaluate with gradients."""
         original: Callable[..., Any] = Module.__call__
 
         def call(module: Module, *given: Any, **named: Any) -> Any:
-            if torch.compiler.is_compiling() or self.depth or not is_trained(module):
+            if torch.compiler.is_compiling() or self.depth:
+                return original(module, *given, **named)
+            is_for_training = is_trained(module)
+            if not is_for_training and not is_evaluated(module):
                 return original(module, *given, **named)
             self.depth += 1
             try:
-                return self.call_model(original, module, given, named)
+                if is_for_training:
+                    return self.call_model(original, module, given, named)
+                return call_within(self.around_evaluations, original, module, given, named)
             finally:
                 self.depth -= 1
 
@@ -78,10 +94,7 @@ class Changes:
                 prepare(model)
         for convert in self.inputs:
             given, named = convert(model, given), convert(model, named)
-        with contextlib.ExitStack() as stack:
-            for around in self.around_calls:
-                stack.enter_context(around(model))
-            return original(model, *given, **named)
+        return call_within(self.around_calls, original, model, given, named)
 
     def answer_all(self) -> None:
         for name in self.names:
@@ -105,6 +118,21 @@ def is_trained(module: Module) -> bool:
             next(module.parameters(), None) is not None)
 
 
+def is_evaluated(module: Module) -> bool:
+    """True if a call of the module records a graph of autograd, though the module is in evaluation mode."""
+    return (not module.training and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1 and
+            any(parameter.requires_grad for parameter in module.parameters()))
+
+
+def call_within(arounds: list[Callable[[Module], ContextManager[Any]]], original: Callable[..., Any], module: Module, given: Any,
+                named: Any) -> Any:
+    """Calls a module within contexts."""
+    with contextlib.ExitStack() as stack:
+        for around in arounds:
+            stack.enter_context(around(module))
+        return original(module, *given, **named)
+
+
 def has_fp32(model: Module) -> bool:
     return any(parameter.dtype == torch.float32 for parameter in model.parameters())
 
@@ -120,73 +148,13 @@ def on_floats(value: Any, dtype: torch.dtype) -> Any:
     return value
 
 
-# ---- the blocks ----
-
-def alike_blocks(model: Module) -> list[Module]:
-    """Returns the children of ModuleLists that have the type and shapes of another child; of lists within such children none."""
-    found: list[Module] = []
-    inside: set[int] = set()
-    for module in model.modules():
-        if not isinstance(module, torch.nn.ModuleList) or id(module) in inside:
-            continue
-        kinds = [(type(child), tuple(parameter.shape for parameter in child.parameters())) for child in module]
-        for child, kind in zip(module, kinds):
-            if kinds.count(kind) > 1:
-                found.append(child)
-                inside.update(id(part) for part in child.modules())
-    return found
-
-
-def checkpoint(changes: Changes) -> None:
-    """Computes the repeated blocks again in backward."""
-    original = torch.utils.checkpoint.checkpoint
-    by_model: list[bool] = []  # the model was told to do so itself
-
-    @functools.wraps(original)
-    def checked(*given: Any, **named: Any) -> Any:
-        if not by_model:
-            changes.hindered["checkpoint"] = "the program checkpoints already"
-        return original(*given, **named)
-
-    def forward_of(block: Module) -> Callable[..., Any]:
-        inner = block.forward
-
-        def forward(*given: Any, **named: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return inner(*given, **named)
-            return original(inner, *given, use_reentrant=False, **named)
-        return forward
-
-    def prepare(model: Module) -> None:
-        module: Any
-        for module in model.modules():
-            if getattr(module, "is_gradient_checkpointing", False):
-                by_model.append(True)
-                changes.hindered["checkpoint"] = "the program checkpoints already"
-                return
-            if getattr(module, "supports_gradient_checkpointing", False) and hasattr(module, "gradient_checkpointing_enable"):
-                by_model.append(True)
-                module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-                changes.made["checkpoint"] = f"{type(module).__name__}.gradient_checkpointing_enable()"
-                return
-        blocks = alike_blocks(model)
-        for block in blocks:
-            block.forward = forward_of(block)
-        if blocks:
-            changes.made["checkpoint"] = f"{len(blocks)} of {type(blocks[0]).__name__}"
-
-    changes.missing["checkpoint"] = "no ModuleList has blocks that are alike"
-    replace_everywhere({id(original): checked})
-    changes.before_models.append(prepare)
-
-
 # ---- precision ----
 
 def hinder_by_scaler(changes: Changes, name: str) -> None:
     """Has a change to bf16 wait for a program without fp16."""
     def scale(original: Any, scaler: Any, *given: Any) -> Any:
         if scaler.is_enabled():
-            changes.hindered[name] = "the program scales gradients of fp16 (GradScaler)"
+            changes.hindered.setdefault(name, "the program scales gradients of fp16 (GradScaler)")
         return original(scaler, *given)
 
     scaler: Any = torch.amp.grad_scaler.GradScaler
@@ -202,7 +170,9 @@ def autocast(changes: Changes) -> None:
     original: Any = torch.autocast.__enter__
 
     def enter(context: Any) -> Any:
-        if context._enabled and context.device == "cuda" and not isinstance(context, Ours):
+        # A checkpoint enters autocast again in backward as it was in forward, which may be this change's own.
+        is_recomputing = torch._C._current_graph_task_id() != -1
+        if context._enabled and context.device == "cuda" and not isinstance(context, Ours) and not is_recomputing:
             changes.hindered["autocast"] = "the program is under autocast already"
         return original(context)
 
@@ -320,23 +290,38 @@ def has_mask(given: Any, named: Any) -> bool:
     return (given[3] if len(given) > 3 else named.get("attn_mask")) is not None
 
 
+def flash_obstacle(given: Any, named: Any) -> str:
+    """Returns the reason for which the flash kernel does not take a call."""
+    query = given[0] if given else named["query"]
+    if query.dtype not in (torch.float16, torch.bfloat16):
+        return f"the kernel is for fp16 and bf16, and its calls are in {str(query.dtype)[6:]}"
+    if has_mask(given, named):
+        return "the kernel takes no mask"
+    if query.shape[-1] > 256:
+        return f"the kernel takes heads of at most 256, and these have {query.shape[-1]}"
+    capability = torch.cuda.get_device_capability()
+    if capability < (8, 0):
+        return "the kernel needs compute capability 8.0, and the card has " + ".".join(map(str, capability))
+    return "the kernel does not take calls of these shapes"
+
+
 def flash(changes: Changes) -> None:
     """Has attention use PyTorch's flash kernel."""
     functional: Any = torch.nn.functional
     original = functional.scaled_dot_product_attention
     backend: Any = torch.nn.attention.SDPBackend
+    chosen = "it is what the card chooses already"
 
     def attention(*given: Any, **named: Any) -> Any:
         if torch._fused_sdp_choice(*given, **named) == backend.FLASH_ATTENTION.value:
-            changes.missing["flash"] = "it is what the card chooses already"
+            changes.missing["flash"] = chosen
             return original(*given, **named)
         with torch.nn.attention.sdpa_kernel(backend.FLASH_ATTENTION):
             if torch._fused_sdp_choice(*given, **named) == backend.FLASH_ATTENTION.value:
                 changes.made["flash"] = "scaled_dot_product_attention"
                 return original(*given, **named)
-        query = given[0] if given else named["query"]
-        changes.missing["flash"] = (f"the kernel does not take such calls on this card: {str(query.dtype)[6:]}, "
-                                    f"heads of {query.shape[-1]}{', a mask' if has_mask(given, named) else ''}")
+        if changes.missing["flash"] != chosen:
+            changes.missing["flash"] = flash_obstacle(given, named)
         return original(*given, **named)
 
     def prepare(model: Module) -> None:
@@ -353,7 +338,7 @@ def flash(changes: Changes) -> None:
 
 def expandable_segments(changes: Changes) -> None:
     """Has the allocator's segments grow."""
-    name = "PYTORCH_ALLOC_CONF" if os.environ.get("PYTORCH_ALLOC_CONF") else "PYTORCH_CUDA_ALLOC_CONF"
+    name = next((name for name in SETTINGS if os.environ.get(name)), SETTINGS[0])
     settings = os.environ.get(name, "")
     if "expandable_segments:true" in settings.lower():
         changes.missing["expandable-segments"] = f"{name} has them already"
@@ -362,13 +347,22 @@ def expandable_segments(changes: Changes) -> None:
     changes.made["expandable-segments"] = name
 
 
+# The environment variables of the allocator's settings: the name since PyTorch 2.9, and the one before it.
+SETTINGS = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+
 CHANGES: dict[str, Callable[[Changes], None]] = {
     "zero-grad": zero_grad,
+    "no-grad-evaluation": change_surroundings.no_grad_evaluation,
+    "eval-accumulation": change_surroundings.eval_accumulation,
+    "map-location": change_surroundings.map_location,
+    "bucket-view": change_surroundings.bucket_view,
     "expandable-segments": expandable_segments,
     "fused-optimizer": fused_optimizer,
     "loop-optimizer": loop_optimizer,
     "flash": flash,
     "autocast": autocast,
-    "checkpoint": checkpoint,
+    "shard-blocks": change_blocks.shard_blocks,
+    "lora-dropout": change_blocks.lora_dropout,
+    "checkpoint": change_blocks.checkpoint,
     "bf16-weights": bf16_weights,
 }

@@ -20,14 +20,26 @@ static bool is_lower(uint64_t after, uint64_t before)
     return after < before && before - after >= before / WORTHWHILE_PART;
 }
 
-/* True if a run that ended out of memory ends no more, or a peak is lower. Settings of the allocator are always told. */
+/* True if a setting of the allocator lowers what is reserved by a twentieth, and a tenth of it or more is not allocated. */
+static bool is_setting_told(const struct mt_replay_result *after, const struct mt_replay_result *before)
+{
+    enum { UNUSED_PART = 10, SAVED_PART = 20 };
+    return before->reserved_bytes - before->allocated_bytes >= before->reserved_bytes / UNUSED_PART &&
+           after->reserved_bytes < before->reserved_bytes &&
+           before->reserved_bytes - after->reserved_bytes >= before->reserved_bytes / SAVED_PART;
+}
+
+/* True if a run that ended out of memory no longer ends, or a peak is lower. */
 static bool is_told(const struct mt_program_change *change, const struct mt_replay_result *before)
 {
     const struct mt_replay_result *after = &change->replay;
-    if (change->kind == MT_CHANGE_ALLOCATOR || after->fits != before->fits)
-        return change->kind == MT_CHANGE_ALLOCATOR || after->fits;
-    return is_lower(after->allocated_bytes, before->allocated_bytes) ||
-           is_lower(after->reserved_bytes, before->reserved_bytes);
+    if (after->fits != before->fits)
+        return after->fits;
+    if (change->kind == MT_CHANGE_ALLOCATOR)
+        return is_setting_told(after, before);
+    return is_lower(after->reserved_bytes, before->reserved_bytes) ||
+           (is_lower(after->allocated_bytes, before->allocated_bytes) &&
+            after->reserved_bytes <= before->reserved_bytes);
 }
 
 mt_status mt_program_changes_add(struct mt_program_changes *changes, const struct mt_changed_run *changed,
@@ -69,6 +81,21 @@ static struct mt_alloc_settings vary(const struct mt_advice_input *input, int wh
     return settings;
 }
 
+/* Keeps the setting that reserves least; of equal ones the first. The list has only settings. */
+static void keep_best_setting(struct mt_program_changes *changes)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < changes->count; i++)
+        if (changes->items[i].replay.reserved_bytes < changes->items[best].replay.reserved_bytes)
+            best = i;
+    for (size_t i = 0; i < changes->count; i++)
+        if (i != best)
+            free((char *)changes->items[i].place);
+    if (changes->count > 0)
+        changes->items[0] = changes->items[best];
+    changes->count = changes->count > 0;
+}
+
 static mt_status add_settings(const struct mt_window *window, struct mt_program_changes *out)
 {
     enum { VARIED = 4 }; /* the last depends on the capacity */
@@ -84,6 +111,7 @@ static mt_status add_settings(const struct mt_window *window, struct mt_program_
         status = mt_program_changes_add(out, &changed, &change);
     }
     mt_changed_run_release(&changed);
+    keep_best_setting(out);
     return status;
 }
 
@@ -227,7 +255,7 @@ static void shrink(const struct state *states, size_t count, mt_lean_optimizer o
         alike = i > 0 && states[i - 1].bytes == states[i].bytes ? alike + 1 : 0;
         if (optimizer == MT_OPTIMIZER_8BIT)
             mt_changed_run_resize(changed, states[i].index, bytes_in_8_bits(label, states[i].bytes));
-        else if (optimizer == MT_OPTIMIZER_STATELESS || alike % 2 == 1)
+        else if (optimizer != MT_OPTIMIZER_MOMENTUM || alike % 2 == 1)
             mt_changed_run_resize(changed, states[i].index, 0);
     }
 }
@@ -279,13 +307,21 @@ static mt_status add_optimizers(const struct mt_window *window, struct mt_progra
 
 /* ---- all of them ---- */
 
+bool mt_program_change_is_another_optimizer(const struct mt_program_change *change)
+{
+    return change->kind == MT_CHANGE_LESS_STATE &&
+           (change->optimizer == MT_OPTIMIZER_MOMENTUM || change->optimizer == MT_OPTIMIZER_STATELESS);
+}
+
 static int compare_changes(const void *left, const void *right)
 {
     const struct mt_program_change *a = left, *b = right;
-    int order = MT_COMPARE(a->kind, b->kind);
-    if (order == 0 && a->kind != MT_CHANGE_ALLOCATOR)
+    int order = MT_COMPARE(mt_program_change_is_another_optimizer(a), mt_program_change_is_another_optimizer(b));
+    if (order == 0)
+        order = MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
+    if (order == 0)
         order = MT_COMPARE(a->replay.allocated_bytes, b->replay.allocated_bytes);
-    return order != 0 ? order : MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
+    return order != 0 ? order : MT_COMPARE(a->kind, b->kind);
 }
 
 mt_status mt_program_changes_create(const struct mt_advice_input *input, struct mt_program_changes *out)
@@ -297,6 +333,7 @@ mt_status mt_program_changes_create(const struct mt_advice_input *input, struct 
     MT_THEN(status, add_settings(&window, out));
     MT_THEN(status, add_gradients(&window, out));
     MT_THEN(status, mt_program_changes_add_checkpoints(&window, out));
+    MT_THEN(status, mt_program_changes_add_batches(&window, out->gaps[MT_CHANGE_ZERO_GRAD] == MT_GAP_NONE, out));
     MT_THEN(status, add_optimizers(&window, out));
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_changes);

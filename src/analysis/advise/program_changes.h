@@ -18,7 +18,9 @@
     X(IN_BACKWARD, "optimizer in backward", CONVERSION) /* each gradient goes when the next one comes */               \
     /* What a module keeps goes at its end, but for its output, and comes back in backward. */                         \
     X(CHECKPOINT, "checkpoint", RECOMPUTATION)                                                                         \
-    X(LESS_STATE, "optimizer", STATE) /* another optimizer */
+    X(SLICED_LOSS, "sliced loss", CONVERSION) /* logits are computed a part at a time */                               \
+    X(MICRO_BATCH, "micro-batch", CONVERSION) /* half the batch at once, and gradients accumulated */                  \
+    X(LESS_STATE, "optimizer", STATE)         /* another optimizer */
 
 #define X(kind, ...) MT_CHANGE_##kind,
 typedef enum mt_change_kind { MT_CHANGE_KINDS(X) MT_CHANGE_KIND_COUNT } mt_change_kind;
@@ -32,8 +34,9 @@ extern const struct mt_change_kind_row mt_change_kinds[MT_CHANGE_KIND_COUNT];
 
 /* An optimizer with less state than the run's. */
 typedef enum mt_lean_optimizer {
-    MT_OPTIMIZER_8BIT,     /* every state of 4096 elements or more in a byte an element, and 4 bytes a block of 256 */
-    MT_OPTIMIZER_MOMENTUM, /* one of two states */
+    MT_OPTIMIZER_8BIT,      /* every state of 4096 elements or more in a byte an element, and 4 bytes a block of 256 */
+    MT_OPTIMIZER_OFFLOADED, /* states in the host's memory */
+    MT_OPTIMIZER_MOMENTUM,  /* one of two states */
     MT_OPTIMIZER_STATELESS,
     MT_OPTIMIZER_COUNT
 } mt_lean_optimizer;
@@ -65,8 +68,8 @@ struct mt_program_change {
 
 enum { MT_MOST_CHECKPOINTS = 3 };
 
-/* Invariant: items are ordered by kind; those of a kind by the peak of allocated bytes, least first; settings of the
- * allocator by that of reserved bytes. */
+/* Invariant: items are ordered by the peak of reserved bytes, then of allocated bytes, least first; optimizers that compute
+ * something else come last. */
 struct mt_program_changes {
     struct mt_replay_result as_it_was;
     struct mt_program_change *items;
@@ -74,7 +77,11 @@ struct mt_program_changes {
     mt_change_gap gaps[MT_CHANGE_KIND_COUNT];
 };
 
-/* Replays every change, and keeps settings of the allocator and what lowers a peak by a hundredth, on a device of the input's capacity. Takes about twenty replays. Release in any
- * case. */
+/* True for an optimizer that computes something else than the run's, such as SGD. */
+bool mt_program_change_is_another_optimizer(const struct mt_program_change *change);
+
+/* Replays every change on a device of the input's capacity, and keeps what lowers a peak by a hundredth. Of the allocator's
+ * settings it keeps the one that reserves least, if much of the reserved memory is not allocated and the setting avoids a
+ * twentieth of it. Takes about twenty replays. Release in any case. */
 mt_status mt_program_changes_create(const struct mt_advice_input *input, struct mt_program_changes *out);
 void mt_program_changes_release(struct mt_program_changes *changes);

@@ -7,10 +7,29 @@
 #include <assert.h>
 
 static const char *const names[MT_DRY_CHANGE_COUNT] = {
-#define X(name, text) [MT_DRY_##name] = (text),
+#define X(name, text, trial) [MT_DRY_##name] = (text),
     MT_DRY_CHANGES(X)
 #undef X
 };
+
+/* True for changes that are tried only where the program has a place for them. */
+static bool needs_place(mt_dry_change change)
+{
+    enum { ALWAYS, HAS_PLACE };
+    static const bool needed[MT_DRY_CHANGE_COUNT] = {
+#define X(name, text, trial) [MT_DRY_##name] = (trial) == HAS_PLACE,
+        MT_DRY_CHANGES(X)
+#undef X
+    };
+    return needed[change];
+}
+
+void mt_dry_changes_add_places(struct mt_text *out)
+{
+    for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
+        if (needs_place(change))
+            mt_text_add(out, "%s?%s", out->length > 0 ? "," : "", names[change]);
+}
 
 const char *mt_dry_change_name(mt_dry_change change)
 {
@@ -124,15 +143,30 @@ static bool is_found(const struct mt_dry_fit *fit)
     return fits(&fit->plain);
 }
 
-mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out)
+/* Tries changes alone: those that are always tried with the program as it is, then those that it has a place for. */
+static mt_status try_singles(mt_dry_try make, void *context, struct mt_dry_fit *out)
 {
-    struct mt_dry_trial *first[1 + MT_DRY_CHANGE_COUNT] = {&out->plain};
-    *out = (struct mt_dry_fit){0};
+    struct mt_dry_trial *trials[1 + MT_DRY_CHANGE_COUNT] = {&out->plain};
+    size_t count = 1;
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++) {
         out->single[change].changes.has[change] = true;
-        first[1 + change] = &out->single[change];
+        if (!needs_place(change))
+            trials[count++] = &out->single[change];
     }
-    MT_TRY(make(context, first, 1 + MT_DRY_CHANGE_COUNT));
+    MT_TRY(make(context, trials, count));
+    if (out->plain.outcome != MT_TRIAL_RAN)
+        return MT_OK;
+    count = 0;
+    for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
+        if (needs_place(change) && out->plain.places.has[change])
+            trials[count++] = &out->single[change];
+    return count > 0 ? make(context, trials, count) : MT_OK;
+}
+
+mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out)
+{
+    *out = (struct mt_dry_fit){0};
+    MT_TRY(try_singles(make, context, out));
     if (out->plain.outcome != MT_TRIAL_RAN || is_found(out))
         return MT_OK;
     return combine(make, context, out);

@@ -1,7 +1,8 @@
 /* Finds out if a program that is run dry fits a device, and which changes of it would make it fit. Each answer is a dry run
  * of the program with the changes made, which the caller supplies; nothing is estimated.
  *
- *   as it is, and each change alone ──▶ if none fits: the one that reserves least, with others, as long as they lower it
+ *   as it is, and each change alone ──▶ changes that the program has a place for ──▶ if none fits: the one that reserves least,
+ *                                                                                     with others, as long as they lower it
  *
  * Threads: any. */
 #pragma once
@@ -10,18 +11,25 @@
 #include "analysis/run_question.h"
 #include "base/text.h"
 
-/* Changes of a program of PyTorch, cheapest for who trains first, with their names in requests and in JSON. */
+/* Changes of a program of PyTorch, cheapest for who trains first. X(change, name, trial): `name` in requests and in JSON; a trial
+ * is made ALWAYS, or where the program as it is HAS_PLACE for the change. */
 #define MT_DRY_CHANGES(X)                                                                                              \
-    X(ZERO_GRAD, "zero-grad")             /* gradients go before the next forward pass */                              \
-    X(EXPANDABLE, "expandable-segments")  /* the allocator's segments grow */                                          \
-    X(FUSED_OPTIMIZER, "fused-optimizer") /* one kernel updates all parameters */                                      \
-    X(LOOP_OPTIMIZER, "loop-optimizer")   /* parameters are updated one by one */                                      \
-    X(FLASH, "flash")                     /* attention by PyTorch's flash kernel */                                    \
-    X(AUTOCAST, "autocast")               /* forward under autocast to bf16 */                                         \
-    X(CHECKPOINT, "checkpoint")           /* repeated blocks are computed again in backward */                         \
-    X(BF16_WEIGHTS, "bf16-weights")       /* parameters, gradients and states in bf16 */
+    X(ZERO_GRAD, "zero-grad", ALWAYS)                      /* gradients go before the next forward pass */             \
+    X(NO_GRAD_EVALUATION, "no-grad-evaluation", HAS_PLACE) /* modules are evaluated without a graph */                 \
+    X(EVAL_ACCUMULATION, "eval-accumulation", HAS_PLACE)   /* a trainer's outputs of evaluation go to the host */      \
+    X(MAP_LOCATION, "map-location", HAS_PLACE)             /* checkpoints are loaded to the host */                    \
+    X(BUCKET_VIEW, "bucket-view", HAS_PLACE)               /* gradients are views of DDP's buckets */                  \
+    X(EXPANDABLE, "expandable-segments", ALWAYS)           /* the allocator's segments grow */                         \
+    X(FUSED_OPTIMIZER, "fused-optimizer", ALWAYS)          /* one kernel updates all parameters */                     \
+    X(LOOP_OPTIMIZER, "loop-optimizer", ALWAYS)            /* parameters are updated one by one */                     \
+    X(FLASH, "flash", ALWAYS)                              /* attention by PyTorch's flash kernel */                   \
+    X(SHARD_BLOCKS, "shard-blocks", HAS_PLACE)             /* FSDP gathers one block at a time */                      \
+    X(LORA_DROPOUT, "lora-dropout", HAS_PLACE)             /* LoRA without dropout */                                  \
+    X(AUTOCAST, "autocast", ALWAYS)                        /* forward under autocast to bf16 */                        \
+    X(CHECKPOINT, "checkpoint", ALWAYS)                    /* repeated blocks are computed again in backward */        \
+    X(BF16_WEIGHTS, "bf16-weights", ALWAYS)                /* parameters, gradients and states in bf16 */
 
-#define X(name, text) MT_DRY_##name,
+#define X(name, ...) MT_DRY_##name,
 typedef enum mt_dry_change { MT_DRY_CHANGES(X) MT_DRY_CHANGE_COUNT } mt_dry_change;
 #undef X
 
@@ -31,6 +39,9 @@ const char *mt_dry_change_name(mt_dry_change change);
 struct mt_dry_changes {
     bool has[MT_DRY_CHANGE_COUNT];
 };
+
+/* Adds the names of all changes that need a place in the program, as a request to look for these places has them. */
+void mt_dry_changes_add_places(struct mt_text *out);
 
 /* Adds their names with commas between, as a request has them. */
 void mt_dry_changes_add_names(const struct mt_dry_changes *changes, struct mt_text *out);
@@ -46,6 +57,7 @@ typedef enum mt_trial_outcome {
 /* A dry run with changes. Invariant: peak is of a trial that ran. */
 struct mt_dry_trial {
     struct mt_dry_changes changes;
+    struct mt_dry_changes places; /* of the program as it is: the changes that it has a place for */
     mt_trial_outcome outcome;
     struct mt_replay_result peak; /* with more memory than it asks for; fits: on the device */
     int64_t rank;                 /* of many ranks, the one whose peak it is; -1: it is no rank */

@@ -61,6 +61,15 @@ static void take_changes(const struct mt_program_outcome *outcome, struct mt_dry
     }
 }
 
+/* Takes the changes that the program as it is has a place for. */
+static void take_places(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
+{
+    for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++) {
+        const struct mt_record_answer *answer = find_change(outcome, mt_dry_change_name(change));
+        trial->places.has[change] = answer != NULL && answer->number != 0;
+    }
+}
+
 /* Takes how a program failed, or which signal killed it. */
 static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
 {
@@ -72,6 +81,31 @@ static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry
     }
     mt_text_add(&trial->words, "the program fails %s: ", is_plain(trial) ? "as it is" : "with it");
     mt_program_outcome_add_failure(outcome, &trial->words);
+}
+
+/* Replays changes of the run of that rank. A run with too many events has none. */
+static mt_status replay_run(const struct mt_record_answer *answer, int64_t rank, struct mt_program_changes *out)
+{
+    struct mt_question question = {0};
+    struct mt_advice_material material = {0};
+    MT_TRY(mt_trace_open(answer->text, &question.trace));
+    mt_status status = mt_trace_find_numbered(question.trace, answer->number, &question.run);
+    if (status == MT_OK && question.run->rank == rank && out->items == NULL) {
+        status = mt_advice_material_load(&question, NULL, &material);
+        MT_THEN(status, mt_program_changes_create(&material.input, out));
+        status = status == MT_USAGE ? MT_OK : status;
+    }
+    mt_advice_material_release(&material);
+    mt_trace_close(question.trace);
+    return status;
+}
+
+static mt_status find_replayed(const struct mt_program_outcome *outcome, int64_t rank, struct mt_program_changes *out)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        if (outcome->answers[i].kind == MT_RECORD_RUN)
+            MT_TRY(replay_run(&outcome->answers[i], rank, out));
+    return MT_OK;
 }
 
 static mt_status take_outcome(struct trials *trials, const struct mt_program_outcome *outcome,
@@ -88,10 +122,12 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     trial->outcome = MT_TRIAL_RAN;
     trial->peak = found.peak;
     trial->rank = found.rank;
-    if (is_plain(trial))
-        trials->found->counted = found.counted;
     take_changes(outcome, trial);
-    return MT_OK;
+    if (!is_plain(trial))
+        return MT_OK;
+    take_places(outcome, trial);
+    trials->found->counted = found.counted;
+    return find_replayed(outcome, found.rank, &trials->found->replayed);
 }
 
 /* ---- trials side by side ---- */
@@ -149,7 +185,10 @@ static mt_status add_trial(struct batch *batch, struct mt_dry_trial *trial)
     attempt->trial = trial;
     MT_TRY(mt_job_folder_make(&attempt->folder));
     mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder);
-    mt_dry_changes_add_names(&trial->changes, &attempt->changes);
+    if (is_plain(trial))
+        mt_dry_changes_add_places(&attempt->changes);
+    else
+        mt_dry_changes_add_names(&trial->changes, &attempt->changes);
     task->child = (struct mt_dry_child){.options = trials->program,
                                         .device = trials->roomy,
                                         .trace = attempt->trace.data,
@@ -224,5 +263,6 @@ mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct
 void mt_program_fit_release(struct mt_program_fit *found)
 {
     mt_dry_fit_release(&found->fit);
+    mt_program_changes_release(&found->replayed);
     mt_text_release(&found->said);
 }

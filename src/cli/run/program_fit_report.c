@@ -69,7 +69,7 @@ static void fill(const struct asked *asked, const struct mt_program_fit *found, 
         mt_dry_changes_add_names(&best->changes, &out->best_text);
     out->program = mt_text_get(&out->words);
     out->best = out->best_text.data;
-    mt_trial_rows_create(fit, &out->trials);
+    mt_trial_rows_create(fit, &found->replayed, &out->trials);
 }
 
 static void release(struct answer *answer)
@@ -104,11 +104,13 @@ static void print_hints(const struct mt_trial_rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++) {
         const struct mt_trial_row *row = &rows->items[i];
-        if (row->difference_bytes >= 0 || strchr(row->kind.data, ',') != NULL)
+        if (strchr(row->kind.data, ',') != NULL)
             continue;
-        mt_say("\n%s (%s):", mt_text_get(&row->change), row->where);
+        mt_say(row->where[0] != '\0' ? "\n%s (%s):" : "\n%s:", mt_text_get(&row->change), row->where);
         for (const char *line = mt_text_get(&row->hint); *line != '\0'; line += strcspn(line, "\n") + 1)
             printf("    %.*s\n", (int)strcspn(line, "\n"), line);
+        if (row->assumed.length > 0)
+            mt_say("    by replay: %s", row->assumed.data);
     }
 }
 
@@ -137,14 +139,13 @@ static void print_text(const struct mt_program_fit *found, const struct answer *
     mt_fit_device_print(&found->counted);
     print_verdict(answer);
     if (answer->trials.count > 0) {
-        mt_say("\nChanges, each made to a dry run of the program:");
-        mt_rows_print(&mt_trial_type, "change fits allocated reserved difference_bytes", "allocated",
+        mt_say("\nChanges that reserve less, by a dry run of the changed program or by a replay of its blocks:");
+        mt_rows_print(&mt_trial_type, "change basis fits allocated reserved difference_bytes", "allocated",
                       answer->trials.items, answer->trials.count);
     }
     print_hints(&answer->trials);
     for (size_t i = 0; i < answer->trials.gap_count; i++)
-        mt_say("%sNot tried: %s, since %s.", i == 0 ? "\n" : "", answer->trials.gaps[i].kind,
-               answer->trials.gaps[i].reason);
+        mt_say("%sLeft out: %s: %s.", i == 0 ? "\n" : "", answer->trials.gaps[i].kind, answer->trials.gaps[i].reason);
     print_best(&found->fit);
     if (found->counted.reserve_bytes > 0 && found->counted.asked_reserve_bytes == MT_RESERVE_UNSET)
         mt_say("\nKept free is what it holds outside of the allocator, as estimated: CUDA's context, libraries, NCCL "
@@ -171,7 +172,7 @@ static mt_status print_answer(const struct asked *asked, const struct mt_program
 static void note_begin(void *context, size_t count)
 {
     (void)context;
-    mt_note("%zu dry runs: the program as it is, and with each change", count);
+    mt_note("%zu dry runs of the program", count);
 }
 
 /* Notes the result of a trial: "3 of 9: fused optimizer: 7.75 GiB reserved, does not fit". */
