@@ -50,6 +50,9 @@ PARTS = {
     "sharded gradients": Part("recording/spread.py", (
         "torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.post_backward",),
         "gradients of FSDP2 are not labelled"),
+    "buckets of gradients": Part("recording/spread.py", (
+        "torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper", "torch.distributed.Reducer._rebuild_buckets"),
+        "buckets of DistributedDataParallel are not labelled"),
     "memory history": Part("recording/watching.py", (
         "torch.cuda._lazy_call", "torch.cuda.memory._record_memory_history", "torch.cuda.memory._dump_snapshot"),
         "nothing is recorded"),

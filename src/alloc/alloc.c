@@ -353,6 +353,18 @@ uint64_t mt_block_sequence(const struct mt_block *block)
     return block->sequence;
 }
 
+mt_label_id mt_block_label(const struct mt_block *block)
+{
+    assert(mt_block_is_out(block));
+    return block->label;
+}
+
+mt_span_id mt_block_span(const struct mt_block *block)
+{
+    assert(mt_block_is_out(block));
+    return block->span;
+}
+
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     mt_biased_lock_take(&alloc->lock);

@@ -99,6 +99,10 @@ bool mt_alloc_find(struct mt_alloc *alloc, mt_addr address, struct mt_block_view
 /* Returns the sequence of the alloc event of a live block, which identifies it in struct mt_use. */
 uint64_t mt_block_sequence(const struct mt_block *block);
 
+/* Return the label and the span of a live block. */
+mt_label_id mt_block_label(const struct mt_block *block);
+mt_span_id mt_block_span(const struct mt_block *block);
+
 /* Gives all cached memory back to the device: idle segments, and the free pages of segments that are ranges. Leaves segments that
  * their stream's rules keep and, during a capture, those that are not of private pools. */
 void mt_alloc_release_cached(struct mt_alloc *alloc);

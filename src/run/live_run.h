@@ -116,6 +116,11 @@ bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stre
 /* Gives the block another label, as mt_alloc_relabel. */
 bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
 
+/* Gives blocks that were allocated up to an event, by its sequence, the label that `choose` returns for theirs. Returns the
+ * sequence of the newest block that is live. `choose` calls no function of the run. */
+uint64_t mt_live_run_relabel_until(struct mt_live_run *run, uint64_t sequence,
+                                   mt_label_id (*choose)(void *context, mt_label_id label), void *context);
+
 /* ---- notes of other memory, of a run that has notes; any thread. As the functions of foreign.h, at the present time ---- */
 
 void mt_live_note_take(struct mt_live_run *run, const struct mt_foreign_block *block);

@@ -207,6 +207,7 @@ class Labels:
             self._follow("backward is not followed", type(original_of(ENGINE)).run_backward,
                          library.memtrace_torch_backward_begin, library.memtrace_torch_backward_end, self._on_backward)
         self._follow_ranges()
+        self.spread.watch_buckets()
         graph = find_graph()
         if graph is not None:
             library.memtrace_torch_graph(*graph)
@@ -272,6 +273,7 @@ class Labels:
             if self.phase_now[0] == "forward":
                 self._phase("loss", self.loss)
         elif self.phase_now[0] != "backward":  # in an optimizer's phase, it is called by a closure
+            self.library.memtrace_torch_keep()
             self._phase("forward", self.data)
             self._begin_forward(module)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, ContextManager, Optional, Protocol
 
 import torch
 
@@ -16,6 +16,7 @@ from .._private_names import has
 from .gradients import GradientHooks
 
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+BUCKETS = ("torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper", "torch.distributed.Reducer._rebuild_buckets")
 
 
 def local_of(tensor: Any) -> Any:
@@ -32,6 +33,8 @@ class Labels(Protocol):
 
     def patch(self, name: str, around: Callable[..., Any]) -> None: ...
 
+    def labelled(self, category: str, span: Optional[str] = None) -> ContextManager[Any]: ...
+
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int) -> None: ...
 
 
@@ -43,6 +46,16 @@ class SpreadGradients:
         # Parameters whose gradients are there before the optimizer, by id, with the span of their gradient.
         self.late: dict[int, tuple[weakref.ref[Any], int]] = {}
         self.watches_groups = False
+
+    def watch_buckets(self) -> None:
+        """Labels the buckets of DistributedDataParallel, which it allocates with its reducer and again after the first step."""
+        if torch.distributed.is_available() and has("buckets of gradients"):
+            for name in BUCKETS:
+                self.labels.patch(name, self._as_gradients)
+
+    def _as_gradients(self, original: Any, *given: Any, **named: Any) -> Any:
+        with self.labels.labelled("Gradient", "buckets"):
+            return original(*given, **named)
 
     def watch_module(self, module: torch.nn.Module) -> None:
         """Is told of each module that is watched."""

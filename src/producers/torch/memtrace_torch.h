@@ -193,6 +193,9 @@ void memtrace_torch_phase(int phase, int category);
 int64_t memtrace_torch_step_begin(void);
 void memtrace_torch_step_end(void);
 
+/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. */
+void memtrace_torch_keep(void);
+
 /* Gives the block at `ptr` another span and category. MT_USAGE (2) if no block begins there. */
 int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 

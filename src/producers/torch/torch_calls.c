@@ -137,6 +137,13 @@ bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
     return is_found;
 }
 
+void memtrace_torch_keep(void)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_keep(memory);
+}
+
 int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
 {
     return mt_torch_relabel(address_of(ptr), span, category)

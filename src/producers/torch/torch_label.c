@@ -208,7 +208,8 @@ void mt_torch_label_is_workspace(mt_category category)
     atomic_fetch_or_explicit(&workspaces, (uint64_t)1 << category, memory_order_relaxed);
 }
 
-static mt_role role_of(const struct mt_torch_label *label)
+/* `kind` is the class of the label's span. */
+static mt_role role_of(const struct mt_torch_label *label, const char *kind)
 {
     if (atomic_load_explicit(&workspaces, memory_order_relaxed) >> label->category & 1)
         return MT_ROLE_WORKSPACE;
@@ -220,7 +221,7 @@ static mt_role role_of(const struct mt_torch_label *label)
     case MT_CATEGORY_OPT_STATE:
         return MT_ROLE_OPTIMIZER_STATE;
     case MT_CATEGORY_DATA:
-        return MT_ROLE_INPUT;
+        return strcmp(kind, "Buffer") == 0 ? MT_ROLE_BUFFER : MT_ROLE_INPUT;
     case MT_CATEGORY_WORKSPACE:
         return MT_ROLE_WORKSPACE;
     default:
@@ -272,10 +273,11 @@ struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const stru
 {
     struct mt_torch_span known = {.kind = "", .layer = -1};
     (void)mt_torch_names_find(names, label->span, &known);
+    const mt_role role = role_of(label, known.kind);
     if (label->operator_number > 0)
         known.kind = mt_torch_names_operator_name(names, label->operator_number);
     struct mt_label made = {.category = label->category,
-                            .role = role_of(label),
+                            .role = role,
                             .role_source = MT_ROLE_SOURCE_OBSERVED,
                             .phase = label->phase,
                             .op = known.kind,

@@ -2,6 +2,7 @@
 #include "producers/torch/torch_memory.h"
 #include "producers/torch/torch_stack.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/text.h"
@@ -16,7 +17,8 @@ struct mt_torch_memory {
     struct mt_live_run *run;
     struct mt_torch_names *names;
     struct mt_private_pools pools;
-    struct mt_lock lock; /* guards the maps */
+    uint64_t newest[2];  /* sequences of the newest blocks before the last two calls of a model */
+    struct mt_lock lock; /* guards the rest */
     struct mt_number_map
         labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
     struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
@@ -236,6 +238,29 @@ bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, co
     bool (*const relabel)(struct mt_live_run *, mt_addr, mt_label_id, mt_span_id) =
         memory->card != NULL ? mt_live_run_relabel : mt_live_note_relabel;
     return relabel(memory->run, address, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+}
+
+/* Returns the number of the label with the role of kept blocks, if the block seemed to be temporary. */
+static mt_label_id choose_kept(void *context, mt_label_id label)
+{
+    struct mt_torch_memory *memory = context;
+    const struct mt_sink *sink = mt_live_run_sink(memory->run);
+    struct mt_label kept = *mt_interner_find_label(mt_live_run_interner(memory->run), label);
+    if (kept.role != MT_ROLE_TEMPORARY || kept.phase == MT_PHASE_OPTIMIZER || kept.phase == MT_PHASE_BACKWARD)
+        return label;
+    kept.role = MT_ROLE_KEPT;
+    return sink->intern_label(sink->context, &kept);
+}
+
+void mt_torch_memory_keep(struct mt_torch_memory *memory)
+{
+    if (memory->card == NULL || mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run))
+        return;
+    mt_lock_take(&memory->lock);
+    const uint64_t until = memory->newest[0];
+    memory->newest[0] = memory->newest[1];
+    memory->newest[1] = mt_live_run_relabel_until(memory->run, until, choose_kept, memory);
+    mt_lock_give(&memory->lock);
 }
 
 struct mt_foreign_block mt_torch_memory_label(struct mt_torch_memory *memory, struct mt_foreign_block block,

@@ -56,6 +56,10 @@ mt_status mt_torch_memory_take_at(struct mt_torch_memory *memory, uint64_t bytes
  * waits for all work of the card instead. */
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream);
 
+/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. Only blocks of our
+ * allocator. Call it before each call of a model. */
+void mt_torch_memory_keep(struct mt_torch_memory *memory);
+
 /* Gives the block another label. False if no block begins at the address. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
