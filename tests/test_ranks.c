@@ -74,6 +74,27 @@ static void ranks_tells_which_are_alike_and_by_what_the_others_differ(void **sta
     assert_says(said->out, "Rank 0 has 3.00 MiB more than rank 2, the median");
 }
 
+/* Rank 1 also has a trace of rank 0's card, with more steps and a later start than its own. */
+static void memory_on_another_rank_s_card_is_no_rank(void **state)
+{
+    (void)state;
+    write_job();
+    assert_int_equal(rename("memtrace-rank1.db", "first.db"), 0);
+    write_rank(1, "train", 2, 1, 0);
+    assert_int_equal(rename("memtrace-rank1.db", "memtrace-rank1-cuda0.db"), 0);
+    assert_int_equal(rename("first.db", "memtrace-rank1.db"), 0);
+    json_t *answer = json_of(MEMTRACE("ranks --json")), *strays = json_object_get(answer, "other_cards");
+    assert_int_equal(json_array_size(json_object_get(answer, "rows")), WORLD);
+    assert_int_equal(integer_of(row_of_rank(answer, 1), "allocated_bytes"), (8 + LOSS_MIB) * MIB);
+    assert_int_equal(json_array_size(strays), 1);
+    assert_int_equal(integer_of(json_array_get(strays, 0), "card"), 0);
+    assert_int_equal(integer_of(json_array_get(strays, 0), "allocated_bytes"), 10 * MIB);
+    json_decref(answer);
+    const struct said *said = MEMTRACE("ranks");
+    assert_says(said->out, "14.00 MiB of rank 0, 10.00 MiB of rank 1, whose own card is another; 24.00 MiB in all");
+    assert_int_equal(unlink("memtrace-rank1-cuda0.db"), 0);
+}
+
 static void what_is_missing_damaged_or_of_another_job_is_named_and_the_rest_answered(void **state)
 {
     (void)state;
@@ -360,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         LIBRARY_TEST(ranks_tells_which_are_alike_and_by_what_the_others_differ),
+        LIBRARY_TEST(memory_on_another_rank_s_card_is_no_rank),
         LIBRARY_TEST(what_is_missing_damaged_or_of_another_job_is_named_and_the_rest_answered),
         LIBRARY_TEST(a_trace_that_changed_is_read_anew_and_one_that_did_not_is_not),
         LIBRARY_TEST(a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone),

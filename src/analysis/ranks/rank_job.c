@@ -31,7 +31,49 @@ static const char *newest_job(const struct mt_ranks *ranks)
     return newest->job;
 }
 
-/* Adds the ranks of the job, of each the trace that began last. They are ordered by rank. */
+/* Returns the number of the card in the name of a trace, "job-rank1-cuda0.db"; -1 for a rank's first card, which has none. */
+static int64_t card_of(const struct mt_rank *rank)
+{
+    static const char MARK[] = "-cuda";
+    const char *name = strrchr(rank->file, '/'), *mark = NULL;
+    for (const char *at = name != NULL ? name : rank->file; (at = strstr(at, MARK)) != NULL; at++)
+        mark = at;
+    char *end = NULL;
+    const int64_t card = mark != NULL ? strtoll(mark + strlen(MARK), &end, 10) : -1;
+    return mark != NULL && end > mark + strlen(MARK) && strcmp(end, ".db") == 0 ? card : -1;
+}
+
+/* Returns how likely the trace is of the rank's own card: the one with its local rank, or else the first that it used. */
+static int ownness(const struct mt_rank *rank)
+{
+    const int64_t card = card_of(rank);
+    return card >= 0 && card == rank->local_rank ? 2 : card < 0;
+}
+
+/* True if the first trace of a rank tells more of it: it is of its own card or, of the same card, began later. */
+static bool is_better(const struct mt_rank *a, const struct mt_rank *b)
+{
+    const int order = MT_COMPARE(ownness(a), ownness(b));
+    return order != 0 ? order > 0 : strcmp(a->started_at, b->started_at) > 0;
+}
+
+/* Lists what ranks hold on other cards. A rank's own trace is of its local rank's card, whatever its name. */
+static void find_strays(const struct mt_ranks *ranks, struct mt_rank_job *job)
+{
+    for (size_t place = 0; place < job->count; place++) {
+        const struct mt_rank *own = job->ranks[place].of;
+        for (size_t i = 0; i < ranks->count; i++) {
+            const struct mt_rank *rank = &ranks->items[i];
+            if (rank == own || rank->rank != own->rank || strcmp(rank->job, job->job) != 0 ||
+                card_of(rank) == card_of(own))
+                continue;
+            const int64_t card = card_of(rank);
+            *MT_HOST_ADD(job->strays, job->stray_count) = (struct mt_rank_stray){rank, card < 0 ? 0 : card};
+        }
+    }
+}
+
+/* Adds the ranks of the job, of each the trace of its own card that began last. They are ordered by rank. */
 static void add_ranks(const struct mt_ranks *ranks, struct mt_rank_job *job)
 {
     for (size_t i = 0; i < ranks->count; i++) {
@@ -41,7 +83,7 @@ static void add_ranks(const struct mt_ranks *ranks, struct mt_rank_job *job)
             job->others++;
         else if (last == NULL || last->of->rank != rank->rank)
             *MT_HOST_ADD(job->ranks, job->count) = (struct mt_job_rank){.of = rank};
-        else if (strcmp(rank->started_at, last->of->started_at) > 0)
+        else if (is_better(rank, last->of))
             last->of = rank;
     }
 }
@@ -148,6 +190,7 @@ mt_status mt_rank_job_open(const struct mt_ranks *ranks, const char *job, struct
         return mt_fail(MT_USAGE, "there is no trace of a rank");
     out->job = job != NULL ? job : newest_job(ranks);
     add_ranks(ranks, out);
+    find_strays(ranks, out);
     if (out->count == 0)
         return mt_fail(MT_USAGE, "no rank is of job \"%s\"; one is of \"%s\"", job, ranks->items[0].job);
     find_missing(out);
@@ -169,6 +212,7 @@ void mt_rank_job_release(struct mt_rank_job *job)
     free(job->ranks);
     free(job->groups);
     free(job->missing);
+    free(job->strays);
     *job = (struct mt_rank_job){0};
 }
 

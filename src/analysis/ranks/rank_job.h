@@ -21,6 +21,12 @@ struct mt_job_rank {
     size_t excess_count;
 };
 
+/* Memory that a rank holds on another card than its own, in a trace of its own. */
+struct mt_rank_stray {
+    const struct mt_rank *of;
+    int64_t card; /* the number of the card on the rank's host */
+};
+
 /* Ranks that are alike. Their reserved bytes may differ. */
 struct mt_rank_group {
     struct mt_job_rank **ranks; /* by rank; count of them, one at least */
@@ -37,6 +43,8 @@ struct mt_rank_job {
     const struct mt_job_rank *median;
     struct mt_rank_group *groups;
     size_t group_count;
+    struct mt_rank_stray *strays; /* by rank */
+    size_t stray_count;
     int64_t *missing; /* ranks without a trace, ascending */
     size_t missing_count;
     size_t others; /* ranks of other jobs */

@@ -98,6 +98,25 @@ static const struct mt_field row_fields[] = {
 static const struct mt_row_type row_type = MT_ROW_TYPE(ROW, row_fields);
 #undef ROW
 
+#define ROW struct stray_row
+ROW
+{
+    int64_t card, rank;
+    const char *host, *file;
+    uint64_t allocated_bytes, reserved_bytes;
+};
+static const struct mt_field stray_fields[] = {
+    MT_INTEGER(ROW, card, "card", NULL, "of the host"),
+    MT_NAME(ROW, host, "host", NULL, NULL),
+    MT_INTEGER(ROW, rank, "rank", NULL, "that uses it besides its own card"),
+    MT_TEXT(ROW, file, "file", NULL, NULL),
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, "the rank's peak there"),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, "the rank's peak there"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type stray_type = MT_ROW_TYPE(ROW, stray_fields);
+#undef ROW
+
 static const struct mt_field problem_fields[] = {
     MT_TEXT(struct mt_rank_problem, file, "file", NULL, NULL),
     MT_TEXT(struct mt_rank_problem, reason, "reason", NULL, NULL),
@@ -111,6 +130,8 @@ struct ranks_answer {
     const char *missing; /* "4, 6-7" */
     struct rank_row *rows;
     size_t count;
+    struct stray_row *strays;
+    size_t stray_count;
     const struct mt_rank_problem *problems;
     size_t problem_count;
 };
@@ -121,6 +142,8 @@ static const struct mt_field answer_fields[] = {
     MT_NAME(struct ranks_answer, missing, "missing", NULL, "ranks without a trace, as \"4, 6-7\""),
     MT_INTEGER(struct ranks_answer, other_ranks, "other_ranks", NULL, "of other jobs, and left out"),
     MT_ROWS(struct ranks_answer, rows, count, "rows", &row_type, "the highest peak first"),
+    MT_ROWS(struct ranks_answer, strays, stray_count, "other_cards", &stray_type,
+            "memory of ranks on other cards than their own"),
     MT_ROWS(struct ranks_answer, problems, problem_count, "problems", &problem_type, "files that tell of no rank"),
     MT_FIELDS_END,
 };
@@ -227,6 +250,64 @@ static void tell_growth(const struct mt_rank_job *job)
                most->growing_steps, most->rank, MT_SIZE(most->growth_bytes));
 }
 
+static struct stray_row stray_of(const struct mt_rank_stray *stray)
+{
+    const struct mt_rank *rank = stray->of;
+    return (struct stray_row){.card = stray->card,
+                              .rank = rank->rank,
+                              .host = rank->host,
+                              .file = rank->file,
+                              .allocated_bytes = rank->peak_bytes[MT_MEASURE_ALLOCATED],
+                              .reserved_bytes = rank->peak_bytes[MT_MEASURE_RESERVED]};
+}
+
+/* True if another rank's memory on the same card was listed before. */
+static bool is_listed(const struct ranks_answer *answer, size_t index)
+{
+    const struct stray_row *row = &answer->strays[index];
+    for (size_t i = 0; i < index; i++)
+        if (answer->strays[i].card == row->card && strcmp(answer->strays[i].host, row->host) == 0)
+            return true;
+    return false;
+}
+
+/* Prints what all processes of the job hold on a card that belongs to another rank: "Card 0: 645.03 MiB of rank 0, 64.00 MiB of
+ * rank 1". */
+static void tell_card(const struct mt_rank_job *job, const struct ranks_answer *answer, const struct stray_row *first)
+{
+    struct mt_text line = {0};
+    uint64_t bytes = 0;
+    size_t processes = 0;
+    mt_text_add(&line, "\nCard %" PRId64 "%s%s:", first->card, first->host[0] != '\0' ? " of " : "", first->host);
+    for (size_t i = 0; i < job->count; i++) {
+        const struct mt_rank *rank = job->ranks[i].of;
+        if (rank->local_rank != first->card || strcmp(rank->host, first->host) != 0)
+            continue;
+        mt_text_add(&line, " %s of rank %" PRId64, MT_SIZE(rank->peak_bytes[MT_MEASURE_ALLOCATED]), rank->rank);
+        bytes += rank->peak_bytes[MT_MEASURE_ALLOCATED];
+        processes++;
+    }
+    for (size_t i = 0; i < answer->stray_count; i++) {
+        const struct stray_row *stray = &answer->strays[i];
+        if (stray->card != first->card || strcmp(stray->host, first->host) != 0)
+            continue;
+        mt_text_add(&line, "%s %s of rank %" PRId64 ", whose own card is another", processes > 0 ? "," : "",
+                    MT_SIZE(stray->allocated_bytes), stray->rank);
+        bytes += stray->allocated_bytes;
+        processes++;
+    }
+    mt_text_add(&line, "; %s in all at their peaks, and a CUDA context for each of the %zu processes.", MT_SIZE(bytes),
+                processes);
+    mt_print_line(&line);
+}
+
+static void tell_cards(const struct mt_rank_job *job, const struct ranks_answer *answer)
+{
+    for (size_t i = 0; i < answer->stray_count; i++)
+        if (!is_listed(answer, i))
+            tell_card(job, answer, &answer->strays[i]);
+}
+
 static void print_text(const struct ranks_options *asked, const struct mt_rank_job *job,
                        const struct ranks_answer *answer)
 {
@@ -243,6 +324,7 @@ static void print_text(const struct ranks_options *asked, const struct mt_rank_j
         print_rows("ranks host state" FIGURES, answer->rows, answer->count, (size_t)asked->rows);
     else
         print_groups(job, (size_t)asked->rows);
+    tell_cards(job, answer);
     tell_growth(job);
     tell_causes(job);
 }
@@ -298,6 +380,8 @@ static void answer_job(const struct ranks_options *asked, const struct mt_ranks 
                                   .median_rank = job->median->of->rank,
                                   .rows = mt_host_alloc(job->count * sizeof *answer.rows),
                                   .count = job->count,
+                                  .strays = mt_host_alloc((job->stray_count + 1) * sizeof *answer.strays),
+                                  .stray_count = job->stray_count,
                                   .problems = ranks->problems,
                                   .problem_count = ranks->problem_count};
     mt_rank_list_add(job->missing, job->missing_count, &missing);
@@ -306,6 +390,8 @@ static void answer_job(const struct ranks_options *asked, const struct mt_ranks 
         mt_text_add(&numbers[i], "%" PRId64, job->ranks[i].of->rank);
         answer.rows[i] = row_of(&job->ranks[i], mt_text_get(&numbers[i]), 1);
     }
+    for (size_t i = 0; i < job->stray_count; i++)
+        answer.strays[i] = stray_of(&job->strays[i]);
     note_rest(ranks, job, &answer);
     if (asked->json)
         mt_answer_print_json("ranks", &answer_type, &answer);
@@ -317,6 +403,7 @@ static void answer_job(const struct ranks_options *asked, const struct mt_ranks 
     }
     mt_text_release(&missing);
     free(answer.rows);
+    free(answer.strays);
     free(numbers);
 }
 
