@@ -85,6 +85,15 @@ bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stre
     return block != NULL;
 }
 
+bool mt_live_run_label(struct mt_live_run *run, mt_addr address, mt_label_id *out)
+{
+    const struct mt_block *block = enter(run, address);
+    if (block != NULL)
+        *out = mt_block_label(block);
+    leave(run);
+    return block != NULL;
+}
+
 bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span)
 {
     struct mt_block *block = enter(run, address);

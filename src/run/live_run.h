@@ -113,6 +113,9 @@ bool mt_live_run_stream(struct mt_live_run *run, mt_addr address, mt_stream *out
 /* Makes the stream a user of the block, as mt_alloc_use_on. */
 bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream);
 
+/* Sets *out to the label of the block. */
+bool mt_live_run_label(struct mt_live_run *run, mt_addr address, mt_label_id *out);
+
 /* Gives the block another label, as mt_alloc_relabel. */
 bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
 

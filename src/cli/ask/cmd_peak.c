@@ -5,12 +5,14 @@ struct peak_options {
     struct mt_trace_options trace;
     int key; /* mt_group_key */
     int64_t rows;
+    bool has_bytes;
 };
 
 static const struct mt_option options[] = {
     MT_RUN_ARGUMENT,
     MT_OPTION(CHOICE, struct peak_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
-              .help = "split the peaks by this (default: role, then category)"),
+              .help = "split the peak by this (default: role)"),
+    MT_OPTION(FLAG, struct peak_options, has_bytes, "--bytes", .help = "print the bytes of each size, too"),
     MT_OPTION(INTEGER, struct peak_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
               .help = "number of parts in a table (default: 20)"),
     MT_TRACE_OPTIONS,
@@ -25,8 +27,10 @@ static mt_status ask_peak(const struct mt_question *question, const void *given)
         struct mt_run_peaks_answer answer = mt_run_peaks_answer_of(&peaks);
         mt_question_print_json(question, "peak", &mt_run_peaks_types[peaks.key], &answer);
     } else if (status == MT_OK) {
+        const struct mt_peaks_form form = {.most_rows = (size_t)peak->rows, .has_bytes = peak->has_bytes};
+        status = mt_run_peaks_headline(question, &peaks);
         mt_question_print_title(question);
-        mt_run_peaks_print(&peaks, (size_t)peak->rows);
+        mt_run_peaks_print(&peaks, &form);
     }
     mt_run_peaks_release(&peaks);
     return status;
@@ -38,10 +42,10 @@ const struct mt_command mt_command_peak = {
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "Allocated is the memory of live blocks after rounding; requested is before rounding; reserved is the\n"
-        "memory that the allocator holds from the device. Each peak is split by role, such as activation, and by\n"
-        "category, such as Softmax, or as --by says. The parts add up to the peak to the byte. Reserved memory\n"
-        "without a live block is cached. A module is the path of the module that allocated, with * for the number\n"
-        "of its layer. The end lists the highest point of each phase, in the step with the highest peak. Listed\n"
+        "memory that the allocator holds from the device. The first line is the answer. The allocated peak is split\n"
+        "by role, such as activation, or as --by says. The parts add up to the peak to the byte; --json has those of\n"
+        "the other two peaks. A module is the path of the module that allocated, with * for the number of its\n"
+        "layer. The end lists the highest point of each phase, in the step with the highest peak. Listed\n"
         "separately: private pools of PyTorch, such as CUDA graphs', with the bytes they reserve at the allocated\n"
         "peak; and memory outside the allocator, such as CUDA's context and NCCL, measured, or on a simulated card\n"
         "estimated with a range. Operators of a dry run with unknown scratch memory are listed; that memory is not\n"

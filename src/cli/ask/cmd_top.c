@@ -74,7 +74,7 @@ static const struct mt_field row_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
-#define FIELDS "category op phase role dtype shape span" /* that every table has */
+#define FIELDS "dtype shape category op phase role span" /* that every table has */
 
 #define ROW struct mt_top_group
 #define X(KEY, text)                                                                                                   \
@@ -203,7 +203,7 @@ static void print_rows(const struct top_options *top, const struct top_answer *a
                          : has_lines ? "bytes step line " FIELDS
                          : top->each ? "bytes step " FIELDS
                                      : "bytes count total_bytes " FIELDS;
-    mt_rows_print(&row_type, fields, "role dtype phase shape", answer->rows, answer->count);
+    mt_rows_print(&row_type, fields, "role phase category op", answer->rows, answer->count);
 }
 
 static mt_status ask_top(const struct mt_question *question, const void *given)

@@ -1,8 +1,10 @@
 #include "cli/output/peak_report.h"
 
+#include "analysis/verdict.h"
 #include "answer/table.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
+#include "trace/query/walk.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -231,7 +233,7 @@ static const struct mt_field peak_fields[] = {
 };
 static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_row, peak_fields);
 
-static void print_peaks(const struct mt_run_peaks *peaks)
+static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form)
 {
     struct peak_row rows[MT_MEASURE_COUNT];
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
@@ -245,7 +247,9 @@ static void print_peaks(const struct mt_run_peaks *peaks)
         row->span = peak->span;
         row->time = mt_figure_number((double)peak->time_ns, "%.3f ms", (double)peak->time_ns / 1e6);
     }
-    mt_rows_print(&peak_type, "measure size bytes step phase span time", "time bytes phase", rows, MT_MEASURE_COUNT);
+    mt_rows_print(&peak_type,
+                  form->has_bytes ? "measure size bytes step phase span time" : "measure size step phase span time",
+                  "time bytes phase", rows, MT_MEASURE_COUNT);
 }
 
 /* A holder of memory outside of the allocator as the table shows it. */
@@ -268,8 +272,10 @@ static const struct mt_field shown_holder_fields[] = {
 static const struct mt_row_type shown_holder_type = MT_ROW_TYPE(struct holder_row, shown_holder_fields);
 
 /* Prints who holds memory outside of the allocator, and what the driver counts with what is reserved. */
-static void print_outside(const struct mt_run_peaks *peaks)
+static void print_outside(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form)
 {
+    static const char *const fields[2][2] = {{"name size", "name size bytes"},
+                                             {"name size low high", "name size bytes low high"}};
     const size_t count = peaks->outside_count;
     struct holder_row *rows = mt_host_alloc((count + 1) * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
@@ -281,118 +287,62 @@ static void print_outside(const struct mt_run_peaks *peaks)
     rows[count] = (struct holder_row){.name = "with reserved", .row = peaks->used};
     if (count > 0) {
         putchar('\n');
-        mt_rows_print(&shown_holder_type, peaks->used.is_estimate ? "name size bytes low high" : "name size bytes",
-                      "bytes high low", rows, count + 1);
+        mt_rows_print(&shown_holder_type, fields[peaks->used.is_estimate][form->has_bytes], "bytes high low", rows,
+                      count + 1);
     }
     free(rows);
 }
 
-/* A group, or the sum of several, in bytes of each peak's own measure. */
-struct part {
-    const char *name;
-    uint64_t bytes[MT_MEASURE_COUNT], blocks; /* blocks at the allocated peak */
-};
-
-/* Parts in the order in which the table has them. */
-struct parts {
-    struct part *items;
-    size_t count;
-};
-
-/* Returns the part of that name, which has been added at the end if there was none. */
-static struct part *find_or_add(struct parts *parts, const char *name)
+static void add_row(struct mt_table *table, const struct mt_peak_share *part, uint64_t whole)
 {
-    for (size_t i = 0; i < parts->count; i++)
-        if (strcmp(parts->items[i].name, name) == 0)
-            return &parts->items[i];
-    struct part *part = MT_HOST_ADD(parts->items, parts->count);
-    *part = (struct part){.name = name};
-    return part;
-}
-
-static void add_share(struct part *part, mt_measure measure, const struct mt_peak_share *share)
-{
-    part->bytes[measure] = measure == MT_MEASURE_REQUESTED ? share->requested_bytes : share->allocated_bytes;
-    if (measure == MT_MEASURE_ALLOCATED)
-        part->blocks = share->blocks;
+    mt_table_add(table, part->name[0] != '\0' ? part->name : "(none)");
+    mt_table_add_bytes(table, part->allocated_bytes);
+    mt_table_add_share(table, (double)part->allocated_bytes, (double)whole);
+    mt_table_add_number(table, (int64_t)part->blocks);
 }
 
 /* Returns the sum of the parts from `first` on. */
-static struct part sum_parts(const struct parts *parts, size_t first, const char *name)
+static struct mt_peak_share sum_parts(const struct mt_peak_row *peak, size_t first, const char *name)
 {
-    struct part sum = {.name = name};
-    for (size_t i = first; i < parts->count; i++) {
-        for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-            sum.bytes[measure] += parts->items[i].bytes[measure];
-        sum.blocks += parts->items[i].blocks;
+    struct mt_peak_share sum = {.name = name};
+    for (size_t i = first; i < peak->share_count; i++) {
+        sum.allocated_bytes += peak->shares[i].allocated_bytes;
+        sum.blocks += peak->shares[i].blocks;
     }
     return sum;
 }
 
-static void add_row(struct mt_table *table, const struct part *part, uint64_t whole)
+/* Prints the parts of the allocated peak, the largest first, and their sum. */
+static void print_shares(const struct mt_peak_row *peak, const char *heading, size_t most_rows)
 {
-    mt_table_add(table, part->name[0] != '\0' ? part->name : "(none)");
-    mt_table_add_bytes(table, part->bytes[MT_MEASURE_ALLOCATED]);
-    mt_table_add_share(table, (double)part->bytes[MT_MEASURE_ALLOCATED], (double)whole);
-    mt_table_add_number(table, (int64_t)part->blocks);
-    mt_table_add_bytes(table, part->bytes[MT_MEASURE_REQUESTED]);
-    mt_table_add_bytes(table, part->bytes[MT_MEASURE_RESERVED]);
-}
-
-/* Adds what segments held and no block, which only the column of reserved bytes has. */
-static void add_cached(struct mt_table *table, uint64_t bytes)
-{
-    enum { EMPTY_CELLS = 4 };
-    mt_table_add(table, "(cached)");
-    for (int i = 0; i < EMPTY_CELLS; i++)
-        mt_table_add(table, "");
-    mt_table_add_bytes(table, bytes);
-}
-
-/* Prints parts, what segments held beyond them, and the sums. Each column is of its own peak, and adds up to it. */
-static void print_parts(const struct parts *parts, const char *heading, size_t most_rows, uint64_t cached_bytes)
-{
-    const struct mt_column columns[] = {{heading, MT_ALIGN_LEFT},      {"allocated", MT_ALIGN_RIGHT},
-                                        {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
-                                        {"requested", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
-    static const char *const spare[] = {"blocks", "requested", NULL};
+    const struct mt_column columns[] = {
+        {heading, MT_ALIGN_LEFT}, {"allocated", MT_ALIGN_RIGHT}, {"share", MT_ALIGN_RIGHT}, {"blocks", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"blocks", NULL};
     struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    struct part total = sum_parts(parts, 0, "total");
-    size_t shown = parts->count <= most_rows ? parts->count : most_rows;
+    const struct mt_peak_share total = sum_parts(peak, 0, "total");
+    const size_t shown = peak->share_count <= most_rows ? peak->share_count : most_rows;
     char more[MT_BYTES_TEXT];
     mt_table_spare(table, spare);
     for (size_t i = 0; i < shown; i++)
-        add_row(table, &parts->items[i], total.bytes[MT_MEASURE_ALLOCATED]);
-    snprintf(more, sizeof more, "(%zu more)", parts->count - shown);
-    struct part rest = sum_parts(parts, shown, more);
-    if (shown < parts->count)
-        add_row(table, &rest, total.bytes[MT_MEASURE_ALLOCATED]);
-    add_cached(table, cached_bytes);
-    total.bytes[MT_MEASURE_RESERVED] += cached_bytes;
-    add_row(table, &total, total.bytes[MT_MEASURE_ALLOCATED]);
+        add_row(table, &peak->shares[i], total.allocated_bytes);
+    snprintf(more, sizeof more, "(%zu more)", peak->share_count - shown);
+    const struct mt_peak_share rest = sum_parts(peak, shown, more);
+    if (shown < peak->share_count)
+        add_row(table, &rest, total.allocated_bytes);
+    add_row(table, &total, total.allocated_bytes);
     putchar('\n');
     mt_table_print(table);
     mt_table_destroy(table);
 }
 
-/* Prints the parts of the peaks: largest at the allocated peak first, then those that only another peak has. */
-static void print_shares(const struct mt_peak_row *const of[MT_MEASURE_COUNT], const char *heading, size_t most_rows)
-{
-    struct parts parts = {0};
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        for (size_t i = 0; i < of[measure]->share_count; i++)
-            add_share(find_or_add(&parts, of[measure]->shares[i].name), (mt_measure)measure, &of[measure]->shares[i]);
-    print_parts(&parts, heading, most_rows, of[MT_MEASURE_RESERVED]->cached_bytes);
-    free(parts.items);
-}
-
-static void print_phases(const struct mt_run_peaks *peaks)
+static void print_phases(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form)
 {
     if (peaks->phase_count == 0)
         return;
     putchar('\n');
-    mt_rows_print(&phase_type, "phase allocated_bytes bytes step time_ns", "time_ns", peaks->phases,
-                  peaks->phase_count);
+    mt_rows_print(&phase_type,
+                  form->has_bytes ? "phase allocated_bytes bytes step time_ns" : "phase allocated_bytes step time_ns",
+                  "time_ns", peaks->phases, peaks->phase_count);
 }
 
 /* Prints the private pools, whose memory is in the other tables, too. */
@@ -421,24 +371,95 @@ static void print_unknown(const struct mt_run_peaks *peaks)
     mt_text_release(&text);
 }
 
-void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
+/* ---- the headline ---- */
+
+/* Adds " at gpt2.py:7" of the block that made the peak, or else the module that asked for it. */
+static mt_status add_place(const struct mt_question *question, const struct mt_peak_row *peak, struct mt_text *out)
 {
-    const struct mt_peak_row *by_key[MT_MEASURE_COUNT], *by_category[MT_MEASURE_COUNT];
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
-        by_key[measure] = &peaks->of[measure].by_key;
-        by_category[measure] = &peaks->of[measure].by_category;
+    struct mt_stack_row *stacks = NULL;
+    struct mt_text line = {0};
+    size_t count = 0;
+    uint32_t stack = 0;
+    mt_status status = mt_trace_event_stack(question->trace, question->run, peak->event, &stack);
+    if (status == MT_OK && stack != 0)
+        status = mt_trace_stacks(question->trace, question->run, &stacks, &count);
+    if (status == MT_OK)
+        mt_stack_line(stacks, count, stack, &line);
+    const char *place = line.length > 0 ? mt_text_get(&line) : peak->span != NULL ? peak->span : "";
+    if (place[0] != '\0') {
+        mt_text_add(out, line.length > 0 ? " at " : " in ");
+        mt_text_add_visible(out, place);
     }
+    mt_text_release(&line);
+    free(stacks);
+    return status;
+}
+
+/* Adds "; 15.88 of 23.52 GiB of the card", with both units if they differ. */
+static void add_part(struct mt_text *out, uint64_t used, uint64_t card)
+{
+    char part[MT_BYTES_TEXT], whole[MT_BYTES_TEXT];
+    char *const unit = strchr(mt_format_bytes(used, part), ' ');
+    const char *const unit_of_whole = strchr(mt_format_bytes(card, whole), ' ');
+    if (unit != NULL && unit_of_whole != NULL && strcmp(unit, unit_of_whole) == 0)
+        *unit = '\0';
+    mt_text_add(out, "; %s of %s of the card", part, whole);
+}
+
+/* Adds the use of the card, or what is reserved if the card is not known. */
+static mt_status add_card(const struct mt_question *question, const struct mt_run_peaks *peaks, struct mt_text *out)
+{
+    const uint64_t reserved = peaks->of[MT_MEASURE_RESERVED].by_category.bytes;
+    const uint64_t used = peaks->outside_count > 0 ? peaks->used.bytes : reserved;
+    uint64_t card = question->run->capacity_bytes;
+    struct mt_verdict verdict = {0};
+    mt_status status = mt_run_is(question->run, MT_RUN_OOM) ? MT_OK : mt_verdict_find(question, &verdict);
+    if (status == MT_OK && verdict.card_bytes > 0)
+        card = verdict.card_bytes;
+    mt_verdict_release(&verdict);
+    if (card > 0)
+        add_part(out, used, card);
+    else
+        mt_text_add(out, "; %s reserved", MT_SIZE(reserved));
+    return status;
+}
+
+mt_status mt_run_peaks_headline(const struct mt_question *question, const struct mt_run_peaks *peaks)
+{
+    const struct mt_run_peak *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    const struct mt_peak_row *peak = &allocated->by_category, *parts = &allocated->by_key;
+    struct mt_text line = {0};
+    char step[MT_BYTES_TEXT];
+    if (!has_moment(allocated)) {
+        mt_say("Nothing was allocated.");
+        return MT_OK;
+    }
+    mt_text_add(&line, "%s live", MT_SIZE(peak->bytes));
+    mt_status status = add_place(question, peak, &line);
+    mt_text_add(&line, " (%s, %s)", peak->phase, mt_format_step(peak->step, step));
+    MT_THEN(status, add_card(question, peaks, &line));
+    if (parts->share_count > 0 && parts->shares[0].name[0] != '\0')
+        mt_text_add(&line, "; %s %.0f %%", parts->shares[0].name,
+                    100 * (double)parts->shares[0].allocated_bytes / (double)peak->bytes);
+    if (status == MT_OK)
+        mt_print_line(&line);
+    else
+        mt_text_release(&line);
+    return status;
+}
+
+void mt_run_peaks_print(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form)
+{
+    const struct mt_run_peak *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
     assert(peaks->key < MT_GROUP_KEY_COUNT);
-    print_peaks(peaks);
+    print_peaks(peaks, form);
     print_untuned(peaks);
-    print_outside(peaks);
+    print_outside(peaks, form);
     print_pools(peaks);
     print_unknown(peaks);
-    if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)
+    if (allocated->by_key.share_count == 0)
         return;
-    print_shares(by_key, mt_group_key_names[peaks->key], most_rows);
-    if (peaks->key == MT_GROUP_ROLE)
-        print_shares(by_category, mt_group_key_names[MT_GROUP_CATEGORY], most_rows);
+    print_shares(&allocated->by_key, mt_group_key_names[peaks->key], form->most_rows);
     if (peaks->key == MT_GROUP_ROLE || peaks->key == MT_GROUP_PHASE)
-        print_phases(peaks);
+        print_phases(peaks, form);
 }

@@ -54,7 +54,16 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
 /* Describe the answer, by mt_group_key: of each, rows begin with the key's own field. */
 extern const struct mt_row_type mt_run_peaks_types[];
 
-/* Prints the peaks and their parts by the key, `most_rows` of them at most. Of roles, which are the usual key, it prints
- * the parts by category, too; of roles and phases, the peaks of the phases. */
-void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows);
+/* The form in which peaks are printed. */
+struct mt_peaks_form {
+    size_t most_rows; /* of parts */
+    bool has_bytes;   /* with the bytes of each size */
+};
+
+/* Prints the answer in one line: "14.65 GiB live at gpt2.py:7 (backward, step 1); 15.88 GiB of 23.52 GiB of the card; activation
+ * 70 %". Fails as a query does. */
+mt_status mt_run_peaks_headline(const struct mt_question *question, const struct mt_run_peaks *peaks);
+
+/* Prints the peaks, and the parts of the allocated peak by the key; of roles and phases, the peaks of the phases, too. */
+void mt_run_peaks_print(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form);
 enum { MT_PEAK_ROWS = 20 }; /* usually */

@@ -251,7 +251,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     print_losses(result);
     print_plan(result);
     putchar('\n');
-    mt_run_peaks_print(&findings->peaks, MT_PEAK_ROWS);
+    mt_run_peaks_print(&findings->peaks, &(struct mt_peaks_form){.most_rows = MT_PEAK_ROWS});
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else

@@ -281,7 +281,7 @@ static void print_text(const struct imported *imported)
     mt_say("%s, read in %.2f s", imported->report->format, imported->seconds);
     mt_question_print_title(imported->question);
     print_entries(imported->report);
-    mt_run_peaks_print(imported->peaks, MT_PEAK_ROWS);
+    mt_run_peaks_print(imported->peaks, &(struct mt_peaks_form){.most_rows = MT_PEAK_ROWS});
     putchar('\n');
     if (imported->report->kind == MT_IMPORT_TORCH) {
         print_rounding(imported);

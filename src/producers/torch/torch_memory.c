@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Invariant: `card` is there if the run has an allocator. */
 struct mt_torch_memory {
@@ -230,14 +231,35 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
     return true;
 }
 
+/* Returns the number of a label with the dtype and shape of an old one, which stays the same tensor. */
+static mt_label_id with_shape_of(struct mt_torch_memory *memory, mt_label_id label, mt_label_id old)
+{
+    const struct mt_sink *sink = mt_live_run_sink(memory->run);
+    const struct mt_interner *interner = mt_live_run_interner(memory->run);
+    mt_lock_take(&memory->lock);
+    const struct mt_label *shaped = mt_interner_find_label(interner, old);
+    struct mt_label made = *mt_interner_find_label(interner, label);
+    made.dtype = shaped->dtype;
+    made.dims = shaped->dims;
+    memcpy(made.shape, shaped->shape, sizeof made.shape);
+    label = sink->intern_label(sink->context, &made);
+    mt_lock_give(&memory->lock);
+    return label;
+}
+
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
     if (mt_host_is_exhausted())
         return false;
     const uint64_t numbers = label_of(memory, label);
-    bool (*const relabel)(struct mt_live_run *, mt_addr, mt_label_id, mt_span_id) =
-        memory->card != NULL ? mt_live_run_relabel : mt_live_note_relabel;
-    return relabel(memory->run, address, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+    mt_label_id made = (mt_label_id)(numbers >> 32), old;
+    if (memory->card == NULL)
+        return mt_live_note_relabel(memory->run, address, made, (mt_span_id)numbers);
+    if (!mt_live_run_label(memory->run, address, &old))
+        return false;
+    if (mt_live_run_is_traced(memory->run))
+        made = with_shape_of(memory, made, old);
+    return mt_live_run_relabel(memory->run, address, made, (mt_span_id)numbers);
 }
 
 /* Returns the number of the label with the role of kept blocks, if the block seemed to be temporary. */
