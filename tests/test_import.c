@@ -265,7 +265,7 @@ static void advice_to_pytorch_is_in_its_words(void **state)
 static void expandable_segments_are_for_who_has_none(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("advise --trace theirs.db --run fp32");
+    const struct said *said = MEMTRACE("advise --all --trace theirs.db --run fp32");
     assert_says(said->out, "expandable_segments:True");
     sqlite3 *trace;
     expect_success(shell("cp theirs.db grown.db"));
@@ -275,7 +275,7 @@ static void expandable_segments_are_for_who_has_none(void **state)
         SQLITE_OK);
     assert_true(sqlite3_changes(trace) > 0);
     sqlite3_close(trace);
-    said = MEMTRACE("advise --trace grown.db --run fp32");
+    said = MEMTRACE("advise --all --trace grown.db --run fp32");
     expect_success(said);
     assert_null(strstr(said->out, "CONF=expandable_segments:True"));
     assert_says(said->out, "policy=torch,expandable_segments=on");

@@ -84,7 +84,7 @@ static void columns_are_left_out_where_there_is_no_room(void **state)
                  {"runs", 60, "events"},
                  {"steps", 60, "name, device"},
                  {"steps --full", 60, "precision"},
-                 {"peak", 60, "blocks"},
+                 {"peak", 50, "time"},
                  {"events --step 0", 60, "phase"},
                  {"diff 1 4", 60, "blocks A, blocks B"},
                  {"advise", 60, "blocks"},

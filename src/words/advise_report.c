@@ -97,22 +97,24 @@ static void print_best_option(const struct report *report, uint64_t saved_bytes)
     mt_text_release(&options);
 }
 
-/* Prints the answer in a few words: the first finding, and the option or change that does more. */
+/* Prints the answer in a few words: the first finding and, unless one option mends that, the first change before it. */
 static void print_headline(const struct report *report)
 {
     const struct mt_finding *finding = report->advice->findings;
     uint64_t saved_bytes = report->advice->count > 0 ? finding->saved_bytes : 0;
     struct mt_text text = {0};
-    if (saved_bytes == 0) {
+    const bool is_option = saved_bytes > 0 && mt_finding_is_optional(finding);
+    const bool has_change =
+        !is_option && mt_changes_headline(&report->answer->changes, &report->input->program, report->screen);
+    if (saved_bytes == 0 && !has_change) {
         mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
                       MT_SIZE(report->advice->peak_bytes));
-    } else {
+    } else if (saved_bytes > 0) {
         add_saving(report, finding, &text);
         add_waste(finding, &text);
         mt_screen_line(report->screen, &text);
         mt_screen_say(report->screen, "→ %s", mt_text_get(&report->rows[0].hint));
     }
-    mt_changes_headline(&report->answer->changes, &report->input->program, report->screen);
     print_best_option(report, saved_bytes);
     mt_screen_gap(report->screen);
 }

@@ -248,24 +248,27 @@ static const struct mt_program_change *best_change(const struct mt_program_chang
     return best;
 }
 
-void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
+bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
                          const struct mt_screen *screen)
 {
     const struct mt_program_change *best = best_change(changes);
-    struct mt_text change = {0};
-    if (best == NULL)
-        return;
+    struct mt_text change = {0}, hint = {0};
+    if (best == NULL || best->tier == MT_TIER_ANOTHER)
+        return false;
     mt_change_add(best, program, &change);
-    mt_screen_say(screen, "Of the changes below, \"%s\" comes first: it reserves %s instead of %s.",
-                  mt_text_get(&change), MT_SIZE(best->replay.reserved_bytes),
-                  MT_SIZE(changes->as_it_was.reserved_bytes));
+    mt_change_add_hint(best, program, &hint);
+    mt_screen_say(screen, "The %s reserved fall to %s with %s.", MT_SIZE(changes->as_it_was.reserved_bytes),
+                  MT_SIZE(best->replay.reserved_bytes), mt_text_get(&change));
+    mt_screen_say(screen, "→ %s", mt_text_get(&hint));
     mt_text_release(&change);
+    mt_text_release(&hint);
+    return true;
 }
 
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen)
 {
     if (rows->count > 0) {
-        mt_screen_say(screen, "\nChanges, each replayed with the run's own blocks, the largest saving first:");
+        mt_screen_say(screen, "\nChanges, each replayed with the run's own blocks, best first:");
         mt_screen_rows(screen, &mt_change_type, fields, "requested allocated", rows->items, rows->count);
     }
     print_bases(rows, screen);

@@ -49,8 +49,8 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
 /* Adds what the figures of its replay rest on. */
 void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out);
 
-/* Prints the first change with which a replay reserves less, if there is one. */
-void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
+/* Prints the first change with which a replay reserves less, and how to make it. False if there is none. */
+bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
                          const struct mt_screen *screen);
 
 /* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not known. */

@@ -145,9 +145,10 @@ static void add_trial(const struct mt_dry_fit *fit, const struct mt_dry_trial *t
 static void add_single(const struct mt_dry_fit *fit, mt_dry_change change, struct mt_trial_rows *out)
 {
     const struct mt_dry_trial *trial = &fit->single[change];
-    if (trial->outcome == MT_TRIAL_RAN && is_worthwhile(fit, trial))
+    if (trial->outcome == MT_TRIAL_RAN && is_worthwhile(fit, trial)) {
         add_trial(fit, trial, out);
-    else if (trial->outcome == MT_TRIAL_RAN)
+        out->items[out->count - 1].is_option = change < MT_DRY_SHARD_BLOCKS;
+    } else if (trial->outcome == MT_TRIAL_RAN)
         add_gap(out, titles[change],
                 trial->peak.reserved_bytes > fit->plain.peak.reserved_bytes ? "it reserves more"
                                                                             : "it saves too little");
@@ -170,7 +171,7 @@ static void add_replayed(const struct mt_dry_fit *fit, const struct mt_program_c
     struct mt_trial_row *row = &out->items[out->count++];
     *row = (struct mt_trial_row){.where = "",
                                  .basis = "replay",
-                                 .is_last = mt_program_change_is_another_optimizer(change),
+                                 .tier = change->tier,
                                  .peak = change->replay,
                                  .rank = fit->plain.rank,
                                  .difference_bytes =
@@ -182,10 +183,24 @@ static void add_replayed(const struct mt_dry_fit *fit, const struct mt_program_c
     mt_change_add_basis(change, &row->assumed);
 }
 
+/* Finds the tiers of dry runs: the first changes of the list are single options of PyTorch or of a library. */
+static void find_tiers(struct mt_trial_rows *rows)
+{
+    int64_t most_bytes = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        most_bytes = mt_larger(most_bytes, -rows->items[i].difference_bytes);
+    for (size_t i = 0; i < rows->count; i++) {
+        struct mt_trial_row *row = &rows->items[i];
+        const int64_t saved_bytes = mt_larger(-row->difference_bytes, 0);
+        if (row->tier < MT_TIER_TRANSFER)
+            row->tier = mt_change_tier_of(row->is_option, (uint64_t)saved_bytes, (uint64_t)most_bytes);
+    }
+}
+
 static int compare_rows(const void *left, const void *right)
 {
     const struct mt_trial_row *a = left, *b = right;
-    int order = MT_COMPARE(a->is_last, b->is_last);
+    int order = MT_COMPARE(a->tier, b->tier);
     return order != 0 ? order : MT_COMPARE(a->difference_bytes, b->difference_bytes);
 }
 
@@ -200,8 +215,10 @@ void mt_trial_rows_create(const struct mt_dry_fit *fit, const struct mt_program_
     for (size_t i = 0; i < fit->combined_count; i++)
         add_trial(fit, &fit->combined[i], out);
     for (size_t i = 0; i < replayed->count; i++)
-        if (!is_tried(&replayed->items[i]))
+        if (!is_tried(&replayed->items[i]) &&
+            replayed->items[i].replay.reserved_bytes < replayed->as_it_was.reserved_bytes)
             add_replayed(fit, replayed, &replayed->items[i], out);
+    find_tiers(out);
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_rows);
 }

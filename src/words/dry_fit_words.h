@@ -10,7 +10,8 @@ struct mt_trial_row {
     struct mt_text assumed; /* by a replay; empty for a dry run */
     const char *where;      /* of the program the change was made; of several changes "" */
     const char *basis;      /* "dry run" or "replay" */
-    bool is_last;           /* the optimizer computes something else with it */
+    bool is_option;         /* a single option or line makes it */
+    mt_change_tier tier;
     struct mt_replay_result peak;
     int64_t rank;             /* of many ranks, the one whose peak it is; -1: it is no rank */
     int64_t difference_bytes; /* of the peak of reserved bytes, to that of the program as it is */
@@ -19,7 +20,7 @@ struct mt_trial_row {
 /* Describes a trial, with the peaks as fields of tables. */
 extern const struct mt_row_type mt_trial_type;
 
-/* The changes that lower what the program reserves, the largest saving first, and the reasons for leaving others out. Texts are
+/* The changes that lower what the program reserves, best first, and the reasons for leaving others out. Texts are
  * borrowed from the fit. */
 struct mt_trial_rows {
     struct mt_trial_row *items;

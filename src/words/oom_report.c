@@ -271,10 +271,38 @@ static void print_notes(const struct mt_oom_answer *answer, const struct mt_scre
                       mt_refusal_is_limited(&answer->refusal) ? "a limit kept it from" : "others held");
 }
 
+/* Prints the answer in one line: what was short and where, the largest part of what was live, and the first change. */
+static void print_headline(const struct mt_oom_answer *answer, const struct mt_oom_row *row,
+                           const struct mt_screen *screen)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    const struct mt_oom_shares *parts = answer->is_ours ? &answer->categories : &answer->roles;
+    struct mt_text line = {0};
+    char step[MT_BYTES_TEXT];
+    if (mt_refusal_is_limited(refusal))
+        mt_text_add(&line, "A limit of the process refused %s", MT_SIZE(refusal->mark.value));
+    else if (refusal->short_bytes > 0)
+        mt_text_add(&line, "Short by %s", MT_SIZE(refusal->short_bytes));
+    else
+        mt_text_add(&line, "No room for %s", MT_SIZE(refusal->mark.value));
+    mt_text_add(&line, " in %s", row->request.label.phase);
+    if (answer->step != MT_NO_STEP)
+        mt_text_add(&line, " of %s", mt_format_step(answer->step, step));
+    if (parts->count > 0 && refusal->allocated_bytes > 0)
+        mt_text_add(&line, "; %s is %.0f %% of the %s that were live", parts->items[0].category,
+                    100 * (double)parts->items[0].allocated_bytes / (double)refusal->allocated_bytes,
+                    MT_SIZE(refusal->allocated_bytes));
+    if (row->change_count > 0)
+        mt_text_add(&line, "; first remedy: %s", mt_text_get(&row->changes[0].change));
+    mt_text_add(&line, ".");
+    mt_screen_line(screen, &line);
+}
+
 void mt_oom_print(const struct mt_oom_answer *answer, const struct mt_screen *screen)
 {
     struct mt_oom_row row;
     mt_oom_row_create(answer, &row);
+    print_headline(answer, &row, screen);
     mt_run_title_print(answer->question->run, screen);
     print_what(&row.request, screen);
     print_where(answer, &row.request, screen);

@@ -81,8 +81,8 @@ def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
     assert {"gradients gone before forward": "the program clears them before forward already",
             "flash attention": "the kernel is for fp16 and bf16, and its calls are in float32",
             "weights in bf16": "the program fails with it: exit code 1, AssertionError: not fp32"}.items() <= without.items()
-    differences = [change["difference_bytes"] for change in answer["changes"] if not change["change"].startswith("SGD")]
-    assert differences == sorted(differences) and differences[-1] < 0
+    assert all(change["difference_bytes"] < 0 for change in answer["changes"])
+    assert answer["changes"][-1]["change"].startswith("SGD")
     assert [change["basis"] for change in answer["changes"] if change["kind"] == "micro-batch"] == ["replay"]
     assert answer["remedy"] == "checkpoint"
     assert "use_reentrant=False" in changes["checkpoint"]["hint"]

@@ -127,6 +127,7 @@ struct call {
     int64_t line;  /* in the module's function, of the last block; -1: the span has no lines */
     int64_t end;   /* the last event in which its forward took a block */
     int64_t back;  /* the first at which backward uses it up, or takes a block of it; 0: not in the window */
+    int64_t over;  /* the event that ended the forward pass; 0: not in the window */
     int64_t next;  /* the first event after `end` in which forward took a block outside of the call; 0: none */
     size_t last;   /* block of `end` */
     size_t output; /* block; SIZE_MAX: it keeps none */
@@ -236,11 +237,18 @@ static void pass_marks(const struct mt_advice_input *input, int64_t event, size_
     }
 }
 
+/* Notes when forward passes ended: calls[first .. count) are of the passes up to `pass`. */
+static void end_passes(struct calls *calls, size_t *first, int64_t pass, int64_t event)
+{
+    for (; *first < calls->count && calls->items[*first].pass < pass; ++*first)
+        calls->items[*first].over = event;
+}
+
 /* Enters every block. An odd pass is a forward pass, an even one what follows it. */
 static void enter_blocks(struct calls *calls)
 {
     const struct mt_advice_input *input = calls->window->input;
-    size_t mark = 0;
+    size_t mark = 0, unended = 0;
     int64_t pass = 0;
     uint32_t current = NO_CALL; /* in which forward took a block last */
     for (size_t i = 0; i < input->block_count; i++) {
@@ -248,6 +256,7 @@ static void enter_blocks(struct calls *calls)
         size_t number = calls->instance_of[block->label];
         calls->call_of[i] = NO_CALL;
         pass_marks(input, block->alloc_event, &mark, &pass);
+        end_passes(calls, &unended, pass, mark > 0 ? input->marks[mark - 1].event : 0);
         if (block->alloc_event < input->first_event)
             continue;
         bool is_forward = is_of_forward(&input->labels[block->label]);
@@ -300,7 +309,8 @@ static void find_kept(struct calls *calls)
         if (call == NULL || call->output == i || !is_kept(calls, call, block))
             continue;
         call->saved_bytes += block->requested_bytes;
-        if (block->free_event != 0 && (call->back == 0 || block->free_event < call->back))
+        if (block->free_event > call->over && block->free_event != 0 &&
+            (call->back == 0 || block->free_event < call->back))
             call->back = block->free_event;
     }
 }

@@ -289,6 +289,14 @@ static void insert_finding(const struct adviser *adviser, const struct mt_findin
     advice->left_out++;
 }
 
+/* True if reserved memory is what is short: a tenth of it or more is not allocated, and a twentieth can be saved. */
+static bool is_short_of_reserved(const struct mt_replay_result *had, uint64_t saved_bytes)
+{
+    enum { UNUSED_PART = 10, SAVED_PART = 20 };
+    return had->reserved_bytes - had->allocated_bytes >= had->reserved_bytes / UNUSED_PART &&
+           saved_bytes >= had->reserved_bytes / SAVED_PART && saved_bytes > 0;
+}
+
 /* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to
  * take, and one that another allocator has no room for is not comparable. */
 static mt_status find_fragmentation(struct adviser *adviser)
@@ -305,7 +313,7 @@ static mt_status find_fragmentation(struct adviser *adviser)
     MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
-    if (adviser->extent == MT_ADVICE_ALL || is_worthwhile(&finding, finding.saved_bytes, out->as_it_was.reserved_bytes))
+    if (adviser->extent == MT_ADVICE_ALL || is_short_of_reserved(&out->as_it_was, finding.saved_bytes))
         insert_finding(adviser, &finding);
     return MT_OK;
 }

@@ -307,16 +307,44 @@ static mt_status add_optimizers(const struct mt_window *window, struct mt_progra
 
 /* ---- all of them ---- */
 
-bool mt_program_change_is_another_optimizer(const struct mt_program_change *change)
+mt_change_tier mt_change_tier_of(bool is_option, uint64_t saved_bytes, uint64_t most_bytes)
 {
-    return change->kind == MT_CHANGE_LESS_STATE &&
-           (change->optimizer == MT_OPTIMIZER_MOMENTUM || change->optimizer == MT_OPTIMIZER_STATELESS);
+    enum { ENOUGH_PART = 10 };
+    return is_option && saved_bytes >= most_bytes / ENOUGH_PART ? MT_TIER_OPTION : MT_TIER_SAVING;
+}
+
+static uint64_t saved_by(const struct mt_program_changes *changes, const struct mt_program_change *change)
+{
+    assert(change->replay.reserved_bytes <= changes->as_it_was.reserved_bytes || change->replay.fits);
+    return change->replay.reserved_bytes < changes->as_it_was.reserved_bytes
+               ? changes->as_it_was.reserved_bytes - change->replay.reserved_bytes
+               : 0;
+}
+
+static mt_change_tier tier_of(const struct mt_program_changes *changes, const struct mt_program_change *change,
+                              uint64_t most_bytes)
+{
+    static const mt_change_tier optimizers[MT_OPTIMIZER_COUNT] = {MT_TIER_SAVING, MT_TIER_TRANSFER, MT_TIER_ANOTHER,
+                                                                  MT_TIER_ANOTHER};
+    const mt_remedy_cost cost = mt_change_kinds[change->kind].cost;
+    if (change->kind == MT_CHANGE_LESS_STATE)
+        return optimizers[change->optimizer];
+    return mt_change_tier_of(cost == MT_COST_LINE || cost == MT_COST_SETTING, saved_by(changes, change), most_bytes);
+}
+
+static void find_tiers(struct mt_program_changes *changes)
+{
+    uint64_t most_bytes = 0;
+    for (size_t i = 0; i < changes->count; i++)
+        most_bytes = mt_larger(most_bytes, saved_by(changes, &changes->items[i]));
+    for (size_t i = 0; i < changes->count; i++)
+        changes->items[i].tier = tier_of(changes, &changes->items[i], most_bytes);
 }
 
 static int compare_changes(const void *left, const void *right)
 {
     const struct mt_program_change *a = left, *b = right;
-    int order = MT_COMPARE(mt_program_change_is_another_optimizer(a), mt_program_change_is_another_optimizer(b));
+    int order = MT_COMPARE(a->tier, b->tier);
     if (order == 0)
         order = MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
     if (order == 0)
@@ -335,6 +363,7 @@ mt_status mt_program_changes_create(const struct mt_advice_input *input, struct 
     MT_THEN(status, mt_program_changes_add_checkpoints(&window, out));
     MT_THEN(status, mt_program_changes_add_batches(&window, out->gaps[MT_CHANGE_ZERO_GRAD] == MT_GAP_NONE, out));
     MT_THEN(status, add_optimizers(&window, out));
+    find_tiers(out);
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_changes);
     mt_window_release(&window);

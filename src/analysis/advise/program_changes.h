@@ -52,15 +52,27 @@ typedef enum mt_change_gap {
     MT_GAP_COUNT
 } mt_change_gap;
 
+/* The order of changes, before the bytes that they save. */
+typedef enum mt_change_tier {
+    MT_TIER_OPTION, /* one option or line makes it, and it saves a tenth of the most that one saves */
+    MT_TIER_SAVING,
+    MT_TIER_TRANSFER, /* every step moves the optimizer's state to the host and back */
+    MT_TIER_ANOTHER   /* the optimizer computes something else */
+} mt_change_tier;
+
+/* Returns the tier of a change that saves so much, where the most that one saves is known. */
+mt_change_tier mt_change_tier_of(bool is_option, uint64_t saved_bytes, uint64_t most_bytes);
+
 /* A change and its replay. Invariants: place is "" unless it is a checkpoint, and then owned by the list; bytes and blocks
  * are those of the window's peak that the change is about. */
 struct mt_program_change {
     mt_change_kind kind;
     mt_lean_optimizer optimizer; /* of less state */
-    const char *place;           /* of a checkpoint: the modules, with "*" for the layer's number */
-    size_t calls;                /* of a checkpoint: calls of these modules in the window */
-    uint64_t recomputed_bytes;   /* of a checkpoint: the most that one of them needs beside what comes back */
-    uint64_t bytes;              /* requested */
+    mt_change_tier tier;
+    const char *place;         /* of a checkpoint: the modules, with "*" for the layer's number */
+    size_t calls;              /* of a checkpoint: calls of these modules in the window */
+    uint64_t recomputed_bytes; /* of a checkpoint: the most that one of them needs beside what comes back */
+    uint64_t bytes;            /* requested */
     uint64_t blocks;
     struct mt_alloc_settings alloc; /* of the replay */
     struct mt_replay_result replay;
@@ -68,17 +80,13 @@ struct mt_program_change {
 
 enum { MT_MOST_CHECKPOINTS = 3 };
 
-/* Invariant: items are ordered by the peak of reserved bytes, then of allocated bytes, least first; optimizers that compute
- * something else come last. */
+/* Invariant: items are ordered by tier, then by the peaks of reserved and of allocated bytes, least first. */
 struct mt_program_changes {
     struct mt_replay_result as_it_was;
     struct mt_program_change *items;
     size_t count;
     mt_change_gap gaps[MT_CHANGE_KIND_COUNT];
 };
-
-/* True for an optimizer that computes something else than the run's, such as SGD. */
-bool mt_program_change_is_another_optimizer(const struct mt_program_change *change);
 
 /* Replays every change on a device of the input's capacity, and keeps what lowers a peak by a hundredth. Of the allocator's
  * settings it keeps the one that reserves least, if much of the reserved memory is not allocated and the setting avoids a

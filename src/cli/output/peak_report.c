@@ -247,9 +247,11 @@ static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_peaks_
         row->span = peak->span;
         row->time = mt_figure_number((double)peak->time_ns, "%.3f ms", (double)peak->time_ns / 1e6);
     }
-    mt_rows_print(&peak_type,
-                  form->has_bytes ? "measure size bytes step phase span time" : "measure size step phase span time",
-                  "time bytes phase", rows, MT_MEASURE_COUNT);
+    if (form->has_bytes)
+        mt_rows_print(&peak_type, "measure size bytes step phase span time", "time bytes phase", rows,
+                      MT_MEASURE_COUNT);
+    else
+        mt_rows_print(&peak_type, "measure size step phase span time", "time phase", rows, MT_MEASURE_COUNT);
 }
 
 /* A holder of memory outside of the allocator as the table shows it. */
@@ -276,6 +278,7 @@ static void print_outside(const struct mt_run_peaks *peaks, const struct mt_peak
 {
     static const char *const fields[2][2] = {{"name size", "name size bytes"},
                                              {"name size low high", "name size bytes low high"}};
+    static const char *const spared[2][2] = {{NULL, "bytes"}, {"high low", "bytes high low"}};
     const size_t count = peaks->outside_count;
     struct holder_row *rows = mt_host_alloc((count + 1) * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
@@ -287,8 +290,8 @@ static void print_outside(const struct mt_run_peaks *peaks, const struct mt_peak
     rows[count] = (struct holder_row){.name = "with reserved", .row = peaks->used};
     if (count > 0) {
         putchar('\n');
-        mt_rows_print(&shown_holder_type, fields[peaks->used.is_estimate][form->has_bytes], "bytes high low", rows,
-                      count + 1);
+        mt_rows_print(&shown_holder_type, fields[peaks->used.is_estimate][form->has_bytes],
+                      spared[peaks->used.is_estimate][form->has_bytes], rows, count + 1);
     }
     free(rows);
 }
