@@ -124,8 +124,8 @@ struct comparison {
 
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
-    static const char *const origins[] = {"file", "format", "command", MT_SETTING_OF_CARD,
-                                          NULL}; /* a run that lacks them has none */
+    static const char *const origins[] = {"file",      "format",           "command",
+                                          "arguments", MT_SETTING_OF_CARD, NULL}; /* a run that lacks them has none */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
     const struct mt_setting_entry *entry = find_entry(name);

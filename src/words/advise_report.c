@@ -104,8 +104,8 @@ static void print_headline(const struct report *report)
     uint64_t saved_bytes = report->advice->count > 0 ? finding->saved_bytes : 0;
     struct mt_text text = {0};
     const bool is_option = saved_bytes > 0 && mt_finding_is_optional(finding);
-    const bool has_change =
-        !is_option && mt_changes_headline(&report->answer->changes, &report->input->program, report->screen);
+    const bool has_change = !is_option && mt_changes_headline(&report->answer->changes, &report->input->program,
+                                                              saved_bytes, report->screen);
     if (saved_bytes == 0 && !has_change) {
         mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
                       MT_SIZE(report->advice->peak_bytes));

@@ -249,11 +249,12 @@ static const struct mt_program_change *best_change(const struct mt_program_chang
 }
 
 bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
-                         const struct mt_screen *screen)
+                         uint64_t least_bytes, const struct mt_screen *screen)
 {
     const struct mt_program_change *best = best_change(changes);
     struct mt_text change = {0}, hint = {0};
-    if (best == NULL || best->tier == MT_TIER_ANOTHER)
+    if (best == NULL || best->tier == MT_TIER_ANOTHER ||
+        changes->as_it_was.reserved_bytes - best->replay.reserved_bytes <= least_bytes)
         return false;
     mt_change_add(best, program, &change);
     mt_change_add_hint(best, program, &hint);

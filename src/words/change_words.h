@@ -49,9 +49,9 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
 /* Adds what the figures of its replay rest on. */
 void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out);
 
-/* Prints the first change with which a replay reserves less, and how to make it. False if there is none. */
+/* Prints the first change, and how to make it, if it saves more than `least_bytes` of reserved memory. False if it does not. */
 bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
-                         const struct mt_screen *screen);
+                         uint64_t least_bytes, const struct mt_screen *screen);
 
 /* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not known. */
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen);

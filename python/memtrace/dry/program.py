@@ -9,6 +9,7 @@ import importlib
 import math
 import os
 import pathlib
+import shlex
 import signal
 import sys
 import threading
@@ -159,6 +160,8 @@ class DryWatcher(Watcher):
                 self.caveat("choice", kernel.name, kernel.place, choice.differing, choice.configurations, choice.most_bytes)
         for place, reason in compilers.left_out.items():
             self.caveat("eager", reason, place)
+        if sys.argv[1:]:
+            self.library.memtrace_torch_set(b"arguments", shlex.join(sys.argv[1:]).encode(errors="replace"))
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def store_not_run(self) -> None:

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct steps_options {
     struct mt_trace_options trace;
@@ -92,7 +93,7 @@ static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 /* The rows of all runs. */
 struct steps_answer {
     bool is_full; /* a row for each part of a run's steps */
-    bool has_estimates;
+    bool has_estimates, has_dry;
     struct row *rows;
     size_t count;
 };
@@ -150,12 +151,27 @@ static void add_part(struct steps_answer *answer, const struct row *row, mt_time
     out->time = row->steps.part[part];
 }
 
+/* Sets *out to true for a dry run, whose times are the host's. */
+static mt_status find_dry(struct mt_trace *trace, const struct mt_run *run, bool *out)
+{
+    struct mt_setting_row *rows;
+    size_t count;
+    mt_status status = mt_trace_settings(trace, run, &rows, &count);
+    const char *recorded = status == MT_OK ? mt_setting_find(rows, count, "recorded") : NULL;
+    *out = recorded != NULL && strcmp(recorded, "dry") == 0;
+    free(rows);
+    return status;
+}
+
 static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
     struct steps_answer *answer = context;
     struct row row = {.run = *run, .is_estimated = mt_device_is_simulated(run->device)};
     mt_status status = mt_trace_steps(trace, run, &row.steps);
-    answer->has_estimates |= row.is_estimated;
+    bool is_dry = false;
+    MT_THEN(status, find_dry(trace, run, &is_dry));
+    answer->has_dry |= is_dry;
+    answer->has_estimates |= row.is_estimated && !is_dry;
     for (int part = 0; part < MT_TIMED_STEP && status == MT_OK && answer->is_full; part++)
         if (row.steps.part[part].count > 0)
             add_part(answer, &row, (mt_timed_part)part);
@@ -172,6 +188,13 @@ static void print_table(const struct steps_answer *answer)
     else
         mt_rows_print(&row_type, RUN_FIELDS "forward backward optimizer step note",
                       SPARE_FIELDS " optimizer forward backward", answer->rows, answer->count);
+    if (answer->has_dry)
+        putchar('\n');
+    if (answer->has_dry)
+        mt_print_wrapped(
+            "Times of a dry run are the host's: nothing is computed on a card, so they do not tell how long a "
+            "step takes there.",
+            0);
     if (!answer->has_estimates)
         return;
     putchar('\n');

@@ -209,6 +209,9 @@ void memtrace_torch_measure(const char *name, double value);
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value);
 
+/* Stores a setting of the program in all traces. Copies both texts. */
+void memtrace_torch_set(const char *name, const char *value);
+
 /* Stores in all traces why the run ended: "program", "settled", "steps", "time limit", "signal", "error", "out of memory",
  * "growth", "values" or "caught". The last reason counts; another word is ignored. */
 void memtrace_torch_ended_by(const char *why);

@@ -574,6 +574,17 @@ void memtrace_torch_caveat(const char *kind, const char *name, const char *file,
     leave();
 }
 
+void memtrace_torch_set(const char *name, const char *value)
+{
+    struct mt_live_run *run;
+    if (library.is_child || name == NULL || value == NULL)
+        return;
+    enter();
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_set(run, name, value);
+    leave();
+}
+
 void memtrace_torch_ended_by(const char *why)
 {
     struct mt_live_run *run;
