@@ -104,6 +104,8 @@ class Labels:
         self.updates: list[Update] = []  # under way, one within another
         # of optimizers: how many tensors of state are labelled
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        # of optimizers that are under way: where the first parameter and its states were before the step
+        self.first_starts: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
         self.gradients = GradientHooks()
         self.spread = SpreadGradients(self)
@@ -349,6 +351,8 @@ class Labels:
     def _before_optimizer(self, optimizer: Any) -> None:
         """Begins the optimizer's phase."""
         self.updates.append(Update(optimizer, self.phase_now, id(sys.exc_info()[1])))
+        if optimizer is not None:
+            self.first_starts[optimizer] = self._starts_of_first(optimizer)
         self.spread.before_optimizer()
         self._phase("optimizer", self.optimizer)
         if optimizer is not None and optimizer not in self.known_state and hasattr(optimizer, "_init_group"):
@@ -375,8 +379,27 @@ class Labels:
         optimizer._init_group = make
 
     def _after_optimizer(self, optimizer: Any) -> None:
-        if optimizer is not None:
-            self.label_state(optimizer)
+        if optimizer is None:
+            return
+        before, now = self.first_starts.pop(optimizer, ()), self._starts_of_first(optimizer)
+        if before[:1] != now[:1]:
+            self._label_parameters()
+        if len(before) == len(now) and before[1:] != now[1:]:
+            self.known_state.pop(optimizer, None)
+        self.label_state(optimizer)
+
+    def _starts_of_first(self, optimizer: Any) -> tuple[int, ...]:
+        """Returns where the memory of the optimizer's first parameter and of its states begins."""
+        first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
+        return () if first is None else tuple(map(start_of, (first, *tensors_of(optimizer.state.get(first, {})))))
+
+    def _label_parameters(self) -> None:
+        """Labels the parameters of all watched modules, which may have other memory than before."""
+        for place in list(self.places.values()):
+            module = place.module()
+            if module is not None:
+                for name, parameter in module.named_parameters(recurse=False):
+                    self.relabel(parameter, self.param, self._span(place.span, name, "Parameter"))
 
     def label_state(self, optimizer: Any) -> None:
         """Labels the state of an optimizer when it is created. Optimizers of torch.optim are labelled without this call."""
