@@ -319,7 +319,7 @@ static void print_notes(const struct report *report)
     assert(material->is_whole || material->first_step <= material->last_step);
     if (!report->advice->knows_uses)
         mt_screen_say(report->screen,
-                      "\nThe run's program told no use of any block: only what can be said without is said here.");
+                      "\nThis trace does not record tensor uses, so blocks that are freed too late were not looked for.");
     if (!material->is_whole)
         mt_screen_say(report->screen,
                       "\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
