@@ -69,7 +69,7 @@ def command(folder, *words):
 
 
 def test_blocks_have_the_roles_of_what_they_are_for(folder):
-    roles = {row["role"]: row["allocated_bytes"] for row in json.loads(command(folder, "peak", "--json"))["rows"]}
+    roles = {row["role"]: row["requested_bytes"] for row in json.loads(command(folder, "peak", "--json"))["rows"]}
     assert PARAMETERS <= roles["parameter"] < 1.01 * PARAMETERS
     assert 2 * PARAMETERS <= roles["optimizer state"] < 2.1 * PARAMETERS  # one state is replaced at a time
     assert roles["buffer"] == 6 * 256 * 1024 * 2
