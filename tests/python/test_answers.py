@@ -59,7 +59,7 @@ PARAMETERS = 2 * (2 * 8192 * 256 + 8192 + 6 * (2 * 256 * 1024 + 256 + 1024))
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("answers")
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
-    command(folder, "dry-run", "--device", "sim:h100", "--steps", "5", "--", sys.executable, "program.py")
+    command(folder, "dry-run", "--device", "sim:h100", "--steps", "100", "--", sys.executable, "program.py")
     return folder
 
 
