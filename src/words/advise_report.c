@@ -318,8 +318,9 @@ static void print_notes(const struct report *report)
     size_t left_out = report->advice->left_out;
     assert(material->is_whole || material->first_step <= material->last_step);
     if (!report->advice->knows_uses)
-        mt_screen_say(report->screen,
-                      "\nThis trace does not record tensor uses, so blocks that are freed too late were not looked for.");
+        mt_screen_say(
+            report->screen,
+            "\nThis trace does not record tensor uses, so blocks that are freed too late were not looked for.");
     if (!material->is_whole)
         mt_screen_say(report->screen,
                       "\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
