@@ -182,6 +182,22 @@ void mt_live_run_set(struct mt_live_run *run, const char *name, const char *valu
     mt_locked_sink_leave(&run->locked);
 }
 
+void mt_live_run_program_phase(struct mt_live_run *run, mt_program_phase phase)
+{
+    struct mt_recorder *recorder = enter(run);
+    if (recorder != NULL)
+        mt_recorder_program_phase(recorder, phase);
+    mt_locked_sink_leave(&run->locked);
+}
+
+void mt_live_run_holder(struct mt_live_run *run, const struct mt_holder *holder)
+{
+    struct mt_recorder *recorder = enter(run);
+    if (recorder != NULL)
+        mt_recorder_holder(recorder, holder);
+    mt_locked_sink_leave(&run->locked);
+}
+
 void mt_live_run_ended_by(struct mt_live_run *run, mt_ended_by reason)
 {
     struct mt_recorder *recorder = enter(run);

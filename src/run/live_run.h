@@ -72,11 +72,13 @@ bool mt_live_run_is_traced(const struct mt_live_run *run);
 /* Returns the ns since the run was opened. */
 uint64_t mt_live_run_now_ns(const struct mt_live_run *run);
 
-/* Store a measurement, a caveat, a setting, the reason why the run ended, and memory outside of the allocator, as the functions of
- * the recorder and the sink do; nothing if the trace has ended. */
+/* Store a measurement, a caveat, a setting, the beginning of a program phase, a holder, the reason why the run ended, and memory
+ * outside of the allocator, as the functions of the recorder and the sink do; nothing if the trace has ended. */
 void mt_live_run_measure(struct mt_live_run *run, const char *name, int64_t step, double value);
 void mt_live_run_caveat(struct mt_live_run *run, const struct mt_caveat *caveat);
 void mt_live_run_set(struct mt_live_run *run, const char *name, const char *value);
+void mt_live_run_program_phase(struct mt_live_run *run, mt_program_phase phase);
+void mt_live_run_holder(struct mt_live_run *run, const struct mt_holder *holder);
 void mt_live_run_ended_by(struct mt_live_run *run, mt_ended_by reason);
 void mt_live_run_outside(struct mt_live_run *run, const struct mt_outside *outside);
 

@@ -212,6 +212,18 @@ void memtrace_torch_caveat(const char *kind, const char *name, const char *file,
 /* Stores a setting of the program in all traces. Copies both texts. */
 void memtrace_torch_set(const char *name, const char *value);
 
+/* Begins another phase of the program in all traces: "load", "train", "validate", "generate" or "save" (of serving engines also
+ * "profile", "capture", "serve"). It lasts until the next one begins. Another word is ignored. */
+void memtrace_torch_program_phase(const char *name);
+
+/* Stores a holder of the live block that begins at an address of a card (trace/store/holder.h): "variable", "attribute",
+ * "closure", "cycle", "graph" or "view". Copies the texts; a file of NULL and line 0 mean that nothing is known. */
+void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
+                           const char *file, int line, uint64_t held_bytes);
+
+/* Returns the bytes that a forked child has freed, which change nothing in the parent and its traces. */
+uint64_t memtrace_torch_freed_in_child(void);
+
 /* Stores in all traces why the run ended: "program", "settled", "steps", "time limit", "signal", "error", "out of memory",
  * "growth", "values" or "caught". The last reason counts; another word is ignored. */
 void memtrace_torch_ended_by(const char *why);

@@ -8,6 +8,7 @@
 #include "producers/torch/torch_operator.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <string.h>
 
 const char *memtrace_torch_last_error(void)
@@ -29,10 +30,21 @@ int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint32_t poo
     return mt_torch_take_shaped(bytes, device, pooled, shape, out_address);
 }
 
+static atomic_uint_fast64_t freed_in_child; /* bytes */
+
+uint64_t memtrace_torch_freed_in_child(void)
+{
+    return freed_in_child;
+}
+
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
 {
     struct mt_live_run *run = mt_torch_run_of(device);
     (void)stream;
+    if (mt_torch_is_child()) {
+        freed_in_child += size > 0 ? (uint64_t)size : 0;
+        return;
+    }
     mt_torch_note_free(size);
     if (ptr != NULL && (run == NULL || !mt_live_run_give(run, address_of(ptr))))
         mt_torch_count_unknown_free();

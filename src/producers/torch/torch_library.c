@@ -33,6 +33,7 @@ static struct library {
     int64_t steps;                        /* number of steps that began */
     bool in_step;
     mt_phase phase;
+    mt_program_phase program_phase;
     atomic_uint_fast64_t unknown_frees, differences;
     atomic_bool is_child;
 
@@ -159,6 +160,7 @@ static void catch_up(struct mt_torch_memory *memory, int device)
     if (library.in_step)
         mt_torch_memory_mark(memory, MT_EVENT_STEP_BEGIN, (uint64_t)library.steps - 1, 0);
     mt_torch_memory_mark(memory, MT_EVENT_PHASE, library.phase, 0);
+    mt_live_run_program_phase(mt_torch_memory_run(memory), library.program_phase);
 }
 
 enum { ADDITION = 32 /* bytes */ };
@@ -583,6 +585,33 @@ void memtrace_torch_set(const char *name, const char *value)
     for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
         mt_live_run_set(run, name, value);
     leave();
+}
+
+void memtrace_torch_program_phase(const char *name)
+{
+    struct mt_live_run *run;
+    mt_program_phase phase;
+    if (library.is_child || !mt_program_phase_find(name, &phase))
+        return;
+    enter();
+    library.program_phase = phase;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_program_phase(run, phase);
+    leave();
+}
+
+void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
+                           const char *file, int line, uint64_t held_bytes)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    struct mt_holder holder = {.address = address,
+                               .name = name,
+                               .owner = owner,
+                               .file = file != NULL ? file : "",
+                               .line = line > 0 ? line : 0,
+                               .held_bytes = held_bytes};
+    if (memory != NULL && mt_holder_kind_find(kind, &holder.kind))
+        mt_live_run_holder(mt_torch_memory_run(memory), &holder);
 }
 
 void memtrace_torch_ended_by(const char *why)

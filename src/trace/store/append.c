@@ -42,9 +42,9 @@ static const char *const tables[] = {"run",
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
 /* The columns that hold an event's id, of whatever table. */
-static const char *const event_columns[] = {"first_event",    "last_event", "event",      "mapped_event",
-                                            "unmapped_event", "allocation", "first_use",  "last_use",
-                                            "idle_from",      "idle_to",    "copied_from"};
+static const char *const event_columns[] = {"first_event",    "last_event", "event",       "mapped_event",
+                                            "unmapped_event", "allocation", "first_use",   "last_use",
+                                            "idle_from",      "idle_to",    "copied_from", "peak_event"};
 enum { EVENT_COLUMNS = sizeof event_columns / sizeof event_columns[0] };
 
 /* Two traces, and what is added to numbers of the first one. */

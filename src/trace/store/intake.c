@@ -4,6 +4,8 @@
 #include "base/text.h"
 #include "trace/store/batch.h"
 #include "trace/store/database.h"
+#include "trace/store/holder.h"
+#include "trace/store/program_phase.h"
 #include "trace/store/record.h"
 #include "trace/store/run_setting.h"
 #include "trace/store/scan.h"
@@ -24,6 +26,7 @@ enum insert {
     INSERT_OUTSIDE,
     INSERT_SETTING,
     INSERT_CAVEAT,
+    INSERT_PROGRAM_PHASE,
     INSERT_BATCH,
     INSERT_COUNT
 };
@@ -40,6 +43,16 @@ static const struct {
     [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
     [INSERT_SETTING] = {"setting", "run, name, value"},
     [INSERT_CAVEAT] = {"caveat", "run, kind, name, file, line, count, total, bytes, value"},
+    [INSERT_PROGRAM_PHASE] = {"program_phase",
+                              "run, id, name, first_event, last_event, begin_ns, end_ns, peak_bytes, peak_event"},
+};
+
+/* The phase of the program that is under way. */
+struct intake_phase {
+    int64_t id; /* 0: none has begun */
+    mt_program_phase phase;
+    int64_t first_event, peak_event;
+    uint64_t begin_ns, peak_bytes; /* allocated */
 };
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
@@ -57,7 +70,8 @@ struct mt_intake {
     uint64_t last_ns;     /* time of the last event */
     int64_t batch_begin;  /* event.id of the first event since the last commit */
     uint64_t checksum;    /* of the rows of event since then */
-    struct mt_statement *insert[INSERT_COUNT], *update_run, *update_ended_by;
+    struct intake_phase phase;
+    struct mt_statement *insert[INSERT_COUNT], *insert_holder, *update_run, *update_ended_by;
     struct mt_payload payload; /* of the record that is being read */
 };
 
@@ -91,6 +105,12 @@ static mt_status prepare(struct mt_intake *intake)
     MT_THEN(status,
             mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
                                 &intake->update_run));
+    MT_THEN(status, mt_database_prepare(
+                        intake->database,
+                        "INSERT INTO holder (run, allocation, id, kind, name, owner, file, line, held_bytes)"
+                        " SELECT ?1, ?2, 1 + ifnull((SELECT max(id) FROM holder WHERE run = ?1 AND allocation = ?2),"
+                        " 0), ?3, ?4, ?5, ?6, ?7, ?8",
+                        &intake->insert_holder));
     if (status == MT_OK)
         status =
             mt_database_prepare(intake->database, "UPDATE run SET ended_by = ? WHERE id = ?", &intake->update_ended_by);
@@ -122,6 +142,26 @@ static mt_status read_run(struct mt_intake *intake)
     return status;
 }
 
+/* Reads the phase that was under way when an earlier process stopped storing the run. */
+static mt_status read_phase(struct mt_intake *intake)
+{
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, intake->database,
+                 "SELECT id, name, first_event, begin_ns, peak_bytes, peak_event FROM program_phase WHERE run = ?"
+                 " AND last_event IS NULL ORDER BY id DESC LIMIT 1",
+                 MT_BIND_INTEGER(intake->run)) {
+        struct intake_phase *phase = &intake->phase;
+        if (!mt_program_phase_find(mt_statement_text(row, 1), &phase->phase))
+            continue;
+        phase->id = mt_statement_integer(row, 0);
+        phase->first_event = mt_statement_integer(row, 2);
+        phase->begin_ns = (uint64_t)mt_statement_integer(row, 3);
+        phase->peak_bytes = (uint64_t)mt_statement_integer(row, 4);
+        phase->peak_event = mt_statement_integer(row, 5);
+    }
+    return status;
+}
+
 /* Begins a batch behind the stored events. */
 static void begin_batch(struct mt_intake *intake)
 {
@@ -136,6 +176,7 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     intake->run = run;
     *out = intake;
     MT_TRY(read_run(intake));
+    MT_TRY(read_phase(intake));
     intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
     MT_TRY(mt_scan_run(database, run, &visitor));
@@ -153,6 +194,7 @@ void mt_intake_destroy(struct mt_intake *intake)
     mt_batch_destroy(intake->stacks);
     for (int i = 0; i < INSERT_COUNT; i++)
         mt_statement_finalize(intake->insert[i]);
+    mt_statement_finalize(intake->insert_holder);
     mt_statement_finalize(intake->update_run);
     mt_statement_finalize(intake->update_ended_by);
     mt_summary_destroy(intake->summary);
@@ -185,6 +227,22 @@ static mt_status open_transaction(struct mt_intake *intake)
     return status;
 }
 
+/* Returns the id of the last event; that before the run's first one if there is none. */
+static int64_t last_event(const struct mt_intake *intake)
+{
+    return intake->first_event + mt_summary_events(intake->summary) - 1;
+}
+
+/* Raises the peak of the program's phase to what is allocated now. */
+static void raise_phase(struct mt_intake *intake)
+{
+    uint64_t now = mt_summary_now(intake->summary)[MT_MEASURE_ALLOCATED];
+    if (now <= intake->phase.peak_bytes)
+        return;
+    intake->phase.peak_bytes = now;
+    intake->phase.peak_event = last_event(intake);
+}
+
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
     struct mt_event_row_in *row = mt_batch_add(intake->events);
@@ -195,6 +253,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     mt_event_row_set(row, event, allocation, is_span_of_label ? 0 : event->span);
     intake->checksum = mt_event_row_checksum(intake->checksum, row);
     intake->last_ns = event->time_ns;
+    raise_phase(intake);
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
 }
 
@@ -294,8 +353,7 @@ static mt_status add_outside(struct mt_intake *intake)
     struct mt_outside outside;
     if (!mt_payload_get(&intake->payload, MT_RECORD_OUTSIDE, &outside))
         return MT_OK;
-    MT_TRY(MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
-                       MT_BIND_INTEGER(intake->first_event + mt_summary_events(intake->summary) - 1),
+    MT_TRY(MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2, MT_BIND_INTEGER(last_event(intake)),
                        MT_BIND_INTEGER(intake->last_ns), MT_BIND_TEXT(mt_outside_kind_name(outside.kind)),
                        MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes)));
     if (outside.high_bytes == 0)
@@ -320,6 +378,53 @@ static mt_status add_caveat(struct mt_intake *intake)
                        MT_BIND_TEXT(caveat.name), MT_BIND_TEXT(caveat.file), MT_BIND_INTEGER(caveat.line),
                        natural(caveat.count), natural(caveat.total), natural(caveat.bytes),
                        MT_BIND_REAL(caveat.value)); /* NaN becomes NULL */
+}
+
+/* Stores the phase that is under way, if there is one, in place of its earlier row. `end` is its last event; 0: it goes on. */
+static mt_status store_phase(struct mt_intake *intake, int64_t end)
+{
+    const struct intake_phase *phase = &intake->phase;
+    if (phase->id == 0)
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_PROGRAM_PHASE], 2, MT_BIND_INTEGER(phase->id),
+                       MT_BIND_TEXT(mt_program_phase_name(phase->phase)), MT_BIND_INTEGER(phase->first_event),
+                       MT_BIND_INTEGER_UNLESS(0, end), MT_BIND_INTEGER(phase->begin_ns),
+                       end == 0 ? MT_BIND_NULL : MT_BIND_INTEGER(intake->last_ns), MT_BIND_INTEGER(phase->peak_bytes),
+                       MT_BIND_INTEGER(phase->peak_event));
+}
+
+/* Ends the phase that is under way and begins another one. A phase without an event is not stored. */
+static mt_status add_program_phase(struct mt_intake *intake)
+{
+    mt_program_phase phase;
+    const int64_t end = last_event(intake);
+    if (!mt_payload_get(&intake->payload, MT_RECORD_PROGRAM_PHASE, &phase))
+        return MT_OK;
+    const bool is_empty = end < intake->phase.first_event;
+    if (!is_empty)
+        MT_TRY(store_phase(intake, end));
+    intake->phase = (struct intake_phase){.id = intake->phase.id + (intake->phase.id == 0 || !is_empty),
+                                          .phase = phase,
+                                          .first_event = end + 1,
+                                          .peak_event = end + 1,
+                                          .begin_ns = intake->last_ns,
+                                          .peak_bytes = mt_summary_now(intake->summary)[MT_MEASURE_ALLOCATED]};
+    return MT_OK;
+}
+
+/* Stores a holder of a live block. */
+static mt_status add_holder(struct mt_intake *intake)
+{
+    struct mt_holder holder;
+    if (!mt_payload_get(&intake->payload, MT_RECORD_HOLDER, &holder))
+        return MT_OK;
+    const int64_t allocation = mt_summary_find(intake->summary, holder.address);
+    if (allocation == 0)
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert_holder, 1, MT_BIND_INTEGER(intake->run), MT_BIND_INTEGER(allocation),
+                       MT_BIND_TEXT(mt_holder_kind_name(holder.kind)), MT_BIND_TEXT(holder.name),
+                       MT_BIND_TEXT(holder.owner), MT_BIND_TEXT(holder.file), MT_BIND_INTEGER(holder.line),
+                       MT_BIND_INTEGER(holder.held_bytes));
 }
 
 static mt_status add_setting(struct mt_intake *intake)
@@ -380,6 +485,10 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_record_head 
         return add_ended_by(intake);
     case MT_RECORD_SETTING:
         return add_setting(intake);
+    case MT_RECORD_PROGRAM_PHASE:
+        return add_program_phase(intake);
+    case MT_RECORD_HOLDER:
+        return add_holder(intake);
     }
     return MT_OK;
 }
@@ -458,6 +567,8 @@ mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
     MT_TRY(store_batch(intake));
+    if (intake->phase.first_event <= last_event(intake))
+        MT_TRY(store_phase(intake, 0));
     MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run, ""));
     MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_BIND_INTEGER(mt_summary_events(intake->summary)),
                        MT_BIND_INTEGER(intake->position), MT_BIND_INTEGER(intake->run)));

@@ -1,5 +1,7 @@
 #include "trace/store/record.h"
 
+#include "trace/store/holder.h"
+#include "trace/store/program_phase.h"
 #include "trace/store/run_setting.h"
 
 #include <assert.h>
@@ -117,7 +119,7 @@ struct field {
 };
 
 /* The fields of each kind but labels, whose shapes have any number of dimensions. */
-enum { KINDS = MT_RECORD_SETTING + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
+enum { KINDS = MT_RECORD_HOLDER + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
 static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
     [MT_RECORD_SPAN - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_span, parent), 0},
                                           {FIELD_TEXT, offsetof(struct mt_span, name), 0},
@@ -147,11 +149,19 @@ static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
     [MT_RECORD_ENDED_BY - MT_RECORD_LABEL] = {{FIELD_CHOICE, 0, MT_ENDED_BY_COUNT}},
     [MT_RECORD_SETTING - MT_RECORD_LABEL] = {{FIELD_TEXT, offsetof(struct mt_run_setting, name), 0},
                                              {FIELD_TEXT, offsetof(struct mt_run_setting, value), 0}},
+    [MT_RECORD_PROGRAM_PHASE - MT_RECORD_LABEL] = {{FIELD_CHOICE, 0, MT_PROGRAM_PHASE_COUNT}},
+    [MT_RECORD_HOLDER - MT_RECORD_LABEL] = {{FIELD_WORD, offsetof(struct mt_holder, address), 0},
+                                            {FIELD_CHOICE, offsetof(struct mt_holder, kind), MT_HOLDER_KIND_COUNT},
+                                            {FIELD_WORD, offsetof(struct mt_holder, line), 0},
+                                            {FIELD_WORD, offsetof(struct mt_holder, held_bytes), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_holder, name), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_holder, owner), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_holder, file), 0}},
 };
 
 static const struct field *fields_of(uint16_t kind)
 {
-    assert(kind > MT_RECORD_LABEL && kind <= MT_RECORD_SETTING);
+    assert(kind > MT_RECORD_LABEL && kind <= MT_RECORD_HOLDER);
     assert(fields_of_kind[kind - MT_RECORD_LABEL][0].kind != FIELD_NONE);
     return fields_of_kind[kind - MT_RECORD_LABEL];
 }

@@ -31,7 +31,8 @@ struct mt_measurement {
 };
 
 /* Encodes an item of a kind of record, which replaces the payload. `item` points to a struct mt_span, mt_measurement, mt_frame,
- * mt_stack, mt_outside, mt_caveat or mt_run_setting, to a mt_ended_by or, of a kernel's name, to a const char *. */
+ * mt_stack, mt_outside, mt_caveat, mt_run_setting or mt_holder, to a mt_ended_by or mt_program_phase or, of a kernel's name, to a
+ * const char *. */
 void mt_payload_set(struct mt_payload *payload, uint16_t kind, const void *item);
 
 /* Decodes such an item. False if the payload is not one. Texts are borrowed from the payload. */

@@ -243,6 +243,16 @@ void mt_recorder_set(struct mt_recorder *recorder, const struct mt_run_setting *
     store_item(recorder, MT_RECORD_SETTING, 0, setting);
 }
 
+void mt_recorder_program_phase(struct mt_recorder *recorder, mt_program_phase phase)
+{
+    store_item(recorder, MT_RECORD_PROGRAM_PHASE, 0, &phase);
+}
+
+void mt_recorder_holder(struct mt_recorder *recorder, const struct mt_holder *holder)
+{
+    store_item(recorder, MT_RECORD_HOLDER, 0, holder);
+}
+
 void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason)
 {
     store_item(recorder, MT_RECORD_ENDED_BY, 0, &reason);

@@ -10,6 +10,8 @@
 
 #include "base/sink.h"
 #include "trace/store/caveat.h"
+#include "trace/store/holder.h"
+#include "trace/store/program_phase.h"
 #include "trace/store/run_setting.h"
 #include "trace/store/trace_names.h"
 
@@ -68,6 +70,13 @@ void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *ca
 /* Stores a setting of the run that was not known when it began, in place of an earlier value. Copies the texts. One thread at a
  * time, with the sink. */
 void mt_recorder_set(struct mt_recorder *recorder, const struct mt_run_setting *setting);
+
+/* Stores that another phase of the program begins, which ends the one before. One thread at a time, with the sink. */
+void mt_recorder_program_phase(struct mt_recorder *recorder, mt_program_phase phase);
+
+/* Stores a holder of a live block; nothing if no block begins at its address. Copies the texts. One thread at a time, with the
+ * sink. */
+void mt_recorder_holder(struct mt_recorder *recorder, const struct mt_holder *holder);
 
 /* Stores why the run ended. The last reason counts. One thread at a time, with the sink. */
 void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason);

@@ -29,6 +29,8 @@ enum {
     MT_RECORD_CAVEAT,
     MT_RECORD_ENDED_BY,
     MT_RECORD_SETTING,
+    MT_RECORD_PROGRAM_PHASE,
+    MT_RECORD_HOLDER,
 };
 
 /* The head of an item. */

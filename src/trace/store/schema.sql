@@ -158,6 +158,8 @@ CREATE TABLE IF NOT EXISTS program_phase (
     last_event INTEGER,              -- NULL: the run ended within it
     begin_ns INTEGER NOT NULL,       -- the clock of event.time_ns
     end_ns INTEGER,
+    peak_bytes INTEGER NOT NULL,     -- the most that was allocated in it
+    peak_event INTEGER NOT NULL,     -- the event that reached it first
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 

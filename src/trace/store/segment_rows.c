@@ -79,6 +79,20 @@ uint64_t mt_segment_rows_unmap(struct mt_segment_rows *segments, const struct mt
     return bytes;
 }
 
+bool mt_segment_rows_find(const struct mt_segment_rows *segments, mt_addr address, uint32_t *out_segment,
+                          uint64_t *out_offset)
+{
+    for (size_t i = 0; i < segments->count; i++) {
+        const struct mt_summary_segment *segment = &segments->rows[i];
+        if (segment->unmapped_event != 0 || address < segment->address || address - segment->address >= segment->bytes)
+            continue;
+        *out_segment = (uint32_t)segment->id;
+        *out_offset = address - segment->address;
+        return true;
+    }
+    return false;
+}
+
 void mt_segment_rows_forget_changes(struct mt_segment_rows *segments)
 {
     for (size_t i = 0; i < segments->changed_count; i++)

@@ -31,6 +31,10 @@ uint64_t mt_segment_rows_map(struct mt_segment_rows *segments, const struct mt_e
 /* Takes an event that unmaps memory. Returns how many of its bytes had some. */
 uint64_t mt_segment_rows_unmap(struct mt_segment_rows *segments, const struct mt_event *event, int64_t id);
 
+/* Finds the segment with memory that an address is in, and the offset of the address there. False if there is none. */
+bool mt_segment_rows_find(const struct mt_segment_rows *segments, mt_addr address, uint32_t *out_segment,
+                          uint64_t *out_offset);
+
 /* Passes over the rows that came or changed since the last call. */
 void mt_segment_rows_forget_changes(struct mt_segment_rows *segments);
 

@@ -372,6 +372,15 @@ int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
     return allocation;
 }
 
+int64_t mt_summary_find(const struct mt_summary *summary, mt_addr address)
+{
+    struct mt_place place;
+    if (!mt_segment_rows_find(&summary->segments, address, &place.segment, &place.offset))
+        return 0;
+    const struct mt_live_block *block = mt_live_find(&summary->live, place);
+    return block != NULL ? block->event : 0;
+}
+
 const uint64_t *mt_summary_now(const struct mt_summary *summary)
 {
     return summary->totals.now;

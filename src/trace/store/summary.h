@@ -33,6 +33,9 @@ void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const cha
  * ends or a relabel is about; 0 if there is none, and for other kinds. */
 int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event);
 
+/* Returns the id of the alloc of the live block that begins at an address; 0 if there is none. Looks at every segment. */
+int64_t mt_summary_find(const struct mt_summary *summary, mt_addr address);
+
 /* Returns the number of events so far. */
 int64_t mt_summary_events(const struct mt_summary *summary);
 
