@@ -45,6 +45,8 @@ PARTS = {
     "generated code": Part("recording/generated.py", (
         "torch._inductor.compile_fx.compile_fx(model_)", "torch._inductor.compile_fx._compile_fx_inner(gm)",
         "torch._inductor.codecache.PyCodeCache.load_by_key_path(key,path)"), "memory of compiled code belongs to the module that was compiled"),
+    "checkpoints": Part("recording/observer.py", (
+        "torch.load", "torch.save", "torch.nn.Module.load_state_dict"), "loading and saving are not phases of the program"),
     "NVTX ranges": Part("recording/watching.py", (
         "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"), "ranges are not steps"),
     "sharded gradients": Part("recording/spread.py", (

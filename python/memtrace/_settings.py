@@ -21,6 +21,7 @@ class Settings:
     step: Optional[str] = None  # prefix of the names of NVTX's ranges that are steps
     kernels: int = 0
     stacks: int = 1
+    holders: int = 0  # who holds growing memory is searched, also under record
     device: int = -1  # the only GPU whose memory counts; -1: all
     cards: int = 1
     steps: int = 0  # after which a dry run ends; 0: when its loops have settled, -1: never

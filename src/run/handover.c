@@ -51,6 +51,7 @@ void mt_record_request_give(const struct mt_record_request *request, struct mt_e
     mt_flat_json_add_text(&settings, "step", request->step);
     mt_flat_json_add_number(&settings, "kernels", request->watches_kernels);
     mt_flat_json_add_number(&settings, "stacks", !request->leaves_stacks);
+    mt_flat_json_add_number(&settings, "holders", request->finds_holders);
     mt_flat_json_add_number(&settings, "device", request->device);
     store(&settings, environment);
 }

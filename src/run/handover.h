@@ -51,6 +51,7 @@ struct mt_record_request {
     const char *step;      /* prefix of the names of ranges that are steps; NULL: no range is */
     bool watches_kernels;  /* in addition to memory */
     bool leaves_stacks;    /* PyTorch's call stacks and operators are not recorded */
+    bool finds_holders;    /* holders of allocations are searched */
     mt_record_torch torch; /* what is done in Python's processes that use PyTorch */
     int device;            /* the device whose memory is counted; MT_EVERY_DEVICE: all */
 };

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .._private_names import has, original_of, replace
+from .leaving import Leaver
 from .places import Place, parsed, place_of_user
 from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
@@ -72,11 +73,12 @@ class Pass:
 
 
 class Loops:
-    """The loops of a program. `end(why)` ends the program. `most_steps` limits the steps; 0: loops end once they have settled; -1:
+    """The loops of a program. `end(why)` ends the program; `has_more()` is true if calls would be left out then. `most_steps` limits the steps; 0: loops end once they have settled; -1:
     nothing is ended."""
 
-    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None]) -> None:
-        self.meter, self.most_steps, self.end = meter, most_steps, end
+    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None], has_more: Callable[[], bool]) -> None:
+        self.meter, self.most_steps, self.end, self.has_more = meter, most_steps, end, has_more
+        self.leaver = Leaver()
         self.outside = Settling()  # of steps that no loader drives
         self.controlled: Optional[Settling] = None  # of steps of a trainer that can be stopped; None: none is under way
         self.agreement = Agreement()
@@ -130,7 +132,8 @@ class Loops:
                 self._judge(one.loop.training, iteration)
         elif not self._is_warm_up() and self._judge(self.outside, iteration) is not State.RUNNING:
             self.shorten("loop", place_of_user(), self.steps, None, self.outside)
-            self.end(ending_of(self.outside.state))
+            if not (self.has_more() and self.leaver.leave()):
+                self.end(ending_of(self.outside.state))
 
     def _is_warm_up(self) -> bool:
         """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import math
 import os
 import pathlib
 import shlex
@@ -25,9 +24,11 @@ from .._settings import change, settings
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
+from ..recording.holders import measured_by_fork
+from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
 from . import compilers, driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
-from .coverage import Coverage
+from .coverage import Call, Coverage
 from .loops import Loops, follow_loaders
 from .places import Place, innermost
 from .progress import Progress
@@ -48,7 +49,7 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards, self.changes = cards, changes
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), settings().steps, self.end)
+        self.loops = Loops(Meter(cards), settings().steps, self.end, lambda: bool(self.calls_not_run()))
         self.progress = Progress(cards)
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
@@ -57,6 +58,17 @@ class DryWatcher(Watcher):
             files.installed.overlay.on_write = self.coverage.note
 
     # ---- what happens ----
+
+    def _observer(self) -> Observer:
+        return Observer(self.library, lambda: self.loops.meter.free(), measured_by_fork)
+
+    def _store_growths(self, outcome: int) -> None:
+        for growth in self.loops.growths:
+            self.caveat("growth", "live bytes", *growth.place, growth.full_at, growth.total, growth.size)
+            for key, other in list(self.observer.iterations.growths.items()):
+                if other.size == growth.size:  # the same loop, that was ended early
+                    del self.observer.iterations.growths[key]
+        super()._store_growths(outcome)
 
     def begin_step(self) -> int:
         number = super().begin_step()
@@ -135,43 +147,38 @@ class DryWatcher(Watcher):
 
     # ---- what the trace says of it ----
 
-    def caveat(self, kind: str, name: str, place: Place = Place("", 0), count: Optional[int] = None,
-               total: Optional[int] = None, size: Optional[int] = None, value: float = math.nan) -> None:
-        """Stores a fact that makes the figures less than complete or certain, in place of an earlier one of the same place."""
-        numbers = (-1 if number is None else number for number in (count, total, size))
-        self.library.memtrace_torch_caveat(kind.encode(), name.encode(), os.fsencode(place.file), place.line, *numbers, value)
-
     def store_facts(self, outcome: int) -> None:
         self.measure("requests", self.loops.meter.read().requests % 2**53)  # the same for ranks that made the same requests
         for one in self.loops.shortened.values():
-            self.caveat("shortened", one.what, one.place, one.done, one.total)
-        for growth in self.loops.growths:
-            self.caveat("growth", "live bytes", growth.place, growth.full_at, growth.total, growth.size)
+            self.caveat("shortened", one.what, *one.place, one.done, one.total)
         for unknown in unknown_operators(self.library):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
         for reason, calls in estimates(self.library):
             self.caveat("estimated", reason, count=calls)
         for (place, name), assumed in replaced.notes.assumed.items():
-            self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
+            self.caveat("assumed", name, *place, assumed.reads, value=assumed.value)
         for model in pretrained.made:
-            self.caveat("weights", model.name, model.place)
+            self.caveat("weights", model.name, *model.place)
         for kernel, choice in triton_tuning.choices.items():
             if choice.configurations > 1:
-                self.caveat("choice", kernel.name, kernel.place, choice.differing, choice.configurations, choice.most_bytes)
+                self.caveat("choice", kernel.name, *kernel.place, choice.differing, choice.configurations, choice.most_bytes)
         for place, reason in compilers.left_out.items():
-            self.caveat("eager", reason, place)
+            self.caveat("eager", reason, *place)
         if sys.argv[1:]:
             self.library.memtrace_torch_set(b"arguments", shlex.join(sys.argv[1:]).encode(errors="replace"))
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
-    def store_not_run(self) -> None:
+    def calls_not_run(self) -> list[Call]:
+        """Returns the calls that the program has not come to, where it is."""
         try:
-            calls = self.coverage.not_run()
+            return self.coverage.not_run()
         except Exception as error:  # the program is not to fail since it is described
             tell(f"calls that did not run are not known: {error!r}")
-            return
-        for call in calls:
-            self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), call.place)
+            return []
+
+    def store_not_run(self) -> None:
+        for call in self.calls_not_run():
+            self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), *call.place)
 
 
 def ending_of(outcome: int, error: Optional[BaseException]) -> str:

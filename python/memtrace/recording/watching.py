@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import math
 import os
 import pathlib
 import threading
@@ -24,9 +25,10 @@ from .._library import find_torch_library
 from .._private_names import has, note_newer
 from .._settings import settings
 from . import abi, stacks
-from .allocator import Allocator, close_at_exit, install_allocator
+from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
 from .handover import tell, trace_of_rank
 from .labels import Labels
+from .observer import Observer
 
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
 
@@ -76,10 +78,19 @@ class Watcher(Labels):
         self.begins_at_forward = False  # a step began with the forward of a module; those that are compiled are not seen
         self.version: Optional[Version] = None  # when the step began
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
+        self.observer = self._observer()
+        self.handles += self.observer.follow_checkpoints()
         self._watch_calls()
         if self.step_prefix is not None and has("NVTX ranges"):
             self.patch("torch.cuda.nvtx.range_push", self._begin_range)
             self.patch("torch.cuda.nvtx.range_pop", self._end_range)
+
+    def _observer(self) -> Observer:
+        return Observer(self.library, self._free)
+
+    def _free(self) -> int:
+        """Returns the bytes that PyTorch could still allocate on the current card."""
+        return int(CUDA.mem_get_info()[0] + CUDA.memory_reserved() - CUDA.memory_allocated())
 
     def attach(self) -> None:
         """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
@@ -109,11 +120,32 @@ class Watcher(Labels):
 
     def _begin_backward(self, accumulates: bool) -> None:
         super()._begin_backward(accumulates)
-        self.ran_backward |= not is_tracing()
+        if not is_tracing():
+            self.ran_backward = True
+            self.observer.phases.begin_backward()
+
+    def close(self, outcome: int = 0) -> None:
+        self._store_growths(outcome)
+        if self.error is not None and outcome == OUT_OF_MEMORY:
+            self.observer.end_out_of_memory(self.error)
+        super().close(outcome)
+
+    def _store_growths(self, outcome: int) -> None:
+        """Stores the loops whose memory grew. How many iterations they have is known if the program did not fail in one."""
+        for growth in self.observer.iterations.growths.values():
+            self.caveat("growth", "live bytes", growth.file, growth.line, growth.full_at, None if outcome else growth.loop.count,
+                        growth.size)
+
+    def caveat(self, kind: str, name: str, file: str = "", line: int = 0, count: Optional[int] = None, total: Optional[int] = None,
+               size: Optional[int] = None, value: float = math.nan) -> None:
+        """Stores a fact that makes the figures less than complete or certain, in place of an earlier one of the same place."""
+        numbers = (-1 if number is None else number for number in (count, total, size))
+        self.library.memtrace_torch_caveat(kind.encode(), name.encode(), os.fsencode(file), line, *numbers, value)
 
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
+        self.observer.begin_forward(module)
         if self.in_step and self.ran_backward and not self.has_own_steps and (self._was_updated() or self._updates_itself()):
             self._end_own_step()  # the program has updated its parameters by itself, or in compiled code
         if not self.in_step and not self.has_own_steps and module.training:

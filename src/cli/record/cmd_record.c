@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 struct record_options {
-    bool help, kernels, no_torch, no_stacks;
+    bool help, kernels, no_torch, no_stacks, holders;
     int allocator; /* an index of allocators */
     const char *trace, *name, *step, *page, *python;
     int64_t device;
@@ -40,6 +40,8 @@ static const struct mt_option options[] = {
               .help = "do not watch PyTorch's allocator; record its segments as any other memory"),
     MT_OPTION(FLAG, struct record_options, no_stacks, "--no-stacks",
               .help = "PyTorch: do not record call stacks, lines and operators, which saves time"),
+    MT_OPTION(FLAG, struct record_options, holders, "--holders",
+              .help = "PyTorch: search for the variables that keep growing memory, a pause of about a second"),
     MT_OPTION(CHOICE, struct record_options, allocator, "--allocator", .value = "WHICH", .choices = allocators,
               .help = "PyTorch: use its own allocator, or memtrace's instead (own)"),
     MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
@@ -178,6 +180,7 @@ static mt_status run_program(const struct record_options *record, struct mt_prog
                                                 .watches_kernels = record->kernels,
                                                 .leaves_torch = record->no_torch,
                                                 .leaves_stacks = record->no_stacks,
+                                                .finds_holders = record->holders,
                                                 .uses_our_alloc = record->allocator == OURS,
                                                 .device = (int)record->device};
     const struct mt_recorded_observer observer = {&recording, print_note, begin_metrics};

@@ -111,6 +111,7 @@ static mt_status prepare(const struct mt_recorded_program *program, const struct
                                               .step = program->step,
                                               .watches_kernels = program->watches_kernels,
                                               .leaves_stacks = program->leaves_stacks,
+                                              .finds_holders = program->finds_holders,
                                               .torch = torch,
                                               .device = program->device};
     mt_record_request_give(&request, environment);

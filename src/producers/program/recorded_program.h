@@ -18,6 +18,7 @@ struct mt_recorded_program {
     bool watches_kernels;
     bool leaves_torch;   /* PyTorch's allocator is not watched */
     bool leaves_stacks;  /* PyTorch's call stacks and operators are not recorded */
+    bool finds_holders;  /* holders of allocations are searched */
     bool uses_our_alloc; /* instead of PyTorch's allocator */
     int device;          /* the GPU whose memory is counted; MT_EVERY_DEVICE: all */
 };

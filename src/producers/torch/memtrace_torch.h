@@ -221,6 +221,9 @@ void memtrace_torch_program_phase(const char *name);
 void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
                            const char *file, int line, uint64_t held_bytes);
 
+/* Returns the allocated bytes of all cards that are traced. */
+uint64_t memtrace_torch_live(void);
+
 /* Returns the bytes that a forked child has freed, which change nothing in the parent and its traces. */
 uint64_t memtrace_torch_freed_in_child(void);
 

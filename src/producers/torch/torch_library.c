@@ -587,6 +587,21 @@ void memtrace_torch_set(const char *name, const char *value)
     leave();
 }
 
+uint64_t memtrace_torch_live(void)
+{
+    uint64_t bytes = 0;
+    struct mt_live_run *run;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;) {
+        struct mt_alloc_stats stats = {0};
+        if (mt_live_run_alloc(run) != NULL)
+            mt_alloc_stats(mt_live_run_alloc(run), &stats);
+        else
+            stats.all.allocated_bytes = mt_live_note_sums(run).allocated_bytes;
+        bytes += stats.all.allocated_bytes;
+    }
+    return bytes;
+}
+
 void memtrace_torch_program_phase(const char *name)
 {
     struct mt_live_run *run;

@@ -1,0 +1,370 @@
+"""Who holds tensors on a card: the variables, attributes and closures from which they can be reached.
+
+    census(frames)             names what refers to the tensors of the program, by the frames that are under way
+    grown(before, now)         the holders that have more than in an earlier census
+    measured_by_fork(holders)  the bytes that would be free without some holders, counted in a child process
+
+Searching takes tens of milliseconds for each level of containers, so it is done a few times in a run, at safe points in Python,
+and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: their holders are known.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import linecache
+import os
+import re
+import select
+import signal
+import sys
+import types
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Optional
+
+import torch
+
+from .labels import start_of
+
+LEVELS = 6  # of containers and objects around a tensor
+PATIENCE = 20.0  # seconds for a child that counts
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclasses.dataclass
+class Holder:
+    """A name from which tensors can be reached. `owner` is a function, a module or a class."""
+
+    kind: str  # variable, attribute or closure
+    name: str
+    owner: str
+    file: str
+    line: int
+    blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
+    devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
+    containers: list[Any] = dataclasses.field(default_factory=list)  # that would be cleared to free them
+    has_graph: bool = False
+    tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.name, self.owner
+
+    @property
+    def size(self) -> int:
+        return sum(self.blocks.values())
+
+
+    def kind_of(self, held: int) -> str:
+        """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
+        if self.has_graph and held > self.size:
+            return "graph"
+        return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind
+
+
+# ---- tensors ----
+
+def known_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> set[int]:
+    """Returns the ids of the tensors whose holders are known: of modules, of optimizers, and gradients."""
+    found: set[int] = set()
+    for module in modules:
+        for tensors in (vars(module).get("_parameters"), vars(module).get("_buffers")):
+            for tensor in (tensors or {}).values():
+                if tensor is not None:
+                    found |= {id(tensor), id(tensor.grad) if tensor.is_leaf else 0}
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            found |= {id(value) for value in (state.values() if isinstance(state, dict) else ())}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                found |= {id(parameter), id(parameter.grad)}
+    return found
+
+
+def tensors_to_name() -> list[torch.Tensor]:
+    """Returns the tensors on cards whose holders are not known."""
+    tensors, modules, optimizers = [], [], []
+    for one in gc.get_objects():
+        kind = type(one)
+        if issubclass(kind, torch.Tensor):
+            tensors.append(one)
+        elif issubclass(kind, torch.nn.Module):
+            modules.append(one)
+        elif issubclass(kind, torch.optim.Optimizer):
+            optimizers.append(one)
+    known = known_tensors(modules, optimizers)
+    return [tensor for tensor in tensors if id(tensor) not in known and not isinstance(tensor, torch.nn.Parameter)
+            and tensor.is_cuda and start_of(tensor)]
+
+
+# ---- names ----
+
+def frames_from(frame: Any) -> list[Any]:
+    """Returns a frame and those that called it, without memtrace's own."""
+    found = []
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(os.path.dirname(HERE)):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def frames_of_error(error: BaseException) -> list[Any]:
+    """Returns the frames that an exception has left, the innermost first."""
+    found: list[Any] = []
+    trace = error.__traceback__
+    while trace is not None:
+        found.insert(0, trace.tb_frame)
+        trace = trace.tb_next
+    return [frame for frame in found if not frame.f_code.co_filename.startswith(os.path.dirname(HERE))]
+
+
+def line_of(file: str, lines: range, name: str) -> int:
+    """Returns the line that adds something to a name, or else that sets it; 0: there is none. ".name": an attribute."""
+    word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
+    for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)"):
+        for line in lines:
+            if re.search(pattern, linecache.getline(file, line)):
+                return line
+    return 0
+
+
+def lines_of(code: types.CodeType) -> range:
+    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno) if hasattr(
+        code, "co_lines") else code.co_firstlineno + 500
+    return range(code.co_firstlineno, last + 1)
+
+
+class Locals:
+    """The values of local variables, by id."""
+
+    def __init__(self, frames: Iterable[Any]) -> None:
+        self.found: dict[int, tuple[Any, str]] = {}
+        for frame in frames:
+            if frame.f_locals is frame.f_globals:
+                continue
+            for name, value in frame.f_locals.items():
+                if name != "self" or id(value) not in self.found:
+                    self.found.setdefault(id(value), (frame, name))
+
+    def holder(self, value: Any) -> Optional[Holder]:
+        """Returns the local variable that refers to a value. `self` is named by its class."""
+        if id(value) not in self.found:
+            return None
+        frame, name = self.found[id(value)]
+        code = frame.f_code
+        kind = "closure" if name in code.co_freevars else "variable"
+        line = line_of(code.co_filename, lines_of(code), name) or frame.f_lineno
+        return Holder(kind, name, code.co_name, code.co_filename, line)
+
+
+def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
+    """Returns the module whose variables a dict has."""
+    module = sys.modules.get(str(space.get("__name__", "")))
+    return module if module is not None and vars(module) is space else None
+
+
+def variable_of_module(module: types.ModuleType, name: str) -> Holder:
+    file = getattr(module, "__file__", None) or ""
+    return Holder("variable", name, module.__name__, file, line_of(file, range(1, len(linecache.getlines(file)) + 1), name))
+
+
+def attribute_of(owner: Any, name: str) -> Holder:
+    """Returns the attribute of an object that has no name itself."""
+    kind = type(owner)
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None) or ""
+    line = line_of(file, range(1, len(linecache.getlines(file)) + 1), f".{name}")
+    return Holder("attribute", f"self.{name}", kind.__qualname__, file, line)
+
+
+class Names:
+    """The objects from which some objects can be reached, level by level."""
+
+    def __init__(self, objects: list[Any], frames: list[Any]) -> None:
+        self.locals = Locals(frames)
+        self.around: dict[int, list[Any]] = {}  # by id of an object: what refers to it
+        self.kept = list(objects)  # so that ids stay what they are
+        frontier = objects
+        for _ in range(LEVELS):
+            frontier = self._climb(frontier)
+            if not frontier:
+                break
+
+    def _climb(self, frontier: list[Any]) -> list[Any]:
+        """Notes what refers to the objects, and returns it, but for what has a name."""
+        wanted = {id(one) for one in frontier if id(one) not in self.around}
+        asked = [one for one in frontier if id(one) in wanted]
+        own = {id(frontier), id(asked), id(self.kept), id(self.around), id(vars(self))}
+        own |= {id(value) for value in self.around.values()}
+        found = []
+        for referrer in gc.get_referrers(*asked) if asked else ():
+            if id(referrer) in own or isinstance(referrer, types.FrameType):
+                continue
+            for one in gc.get_referents(referrer):
+                if id(one) in wanted:
+                    self.around.setdefault(id(one), []).append(referrer)
+            found.append(referrer)
+        for one in asked:
+            self.around.setdefault(id(one), [])
+        self.kept += found
+        return [one for one in found if not self._ends(one)]
+
+    def _ends(self, one: Any) -> bool:
+        """True if what refers to an object does not help to name it."""
+        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType)):
+            return True
+        return isinstance(one, dict) and module_of(one) is not None
+
+    def name(self, one: Any, seen: frozenset[int] = frozenset()) -> Optional[Holder]:
+        """Returns the name from which an object can be reached; None: there is none within some levels."""
+        found = self.locals.holder(one)
+        if found is not None and found.name != "self":
+            return found
+        for referrer in self.around.get(id(one), ()):
+            if id(referrer) in seen:
+                continue
+            found = self._name_in(one, referrer, seen | {id(one)})
+            if found is not None:
+                return found
+        return None
+
+    def _name_in(self, one: Any, referrer: Any, seen: frozenset[int]) -> Optional[Holder]:
+        """Returns the name of what a referrer has."""
+        if isinstance(referrer, types.CellType):
+            return self._name_of_cell(referrer)
+        if isinstance(referrer, dict):
+            module = module_of(referrer)
+            key = next((key for key, value in referrer.items() if value is one), None)
+            if module is not None:
+                return variable_of_module(module, str(key)) if isinstance(key, str) else None
+            owner = self._owner_of(referrer)
+            return self._attribute(owner, str(key), seen) if owner is not None else self.name(referrer, seen)
+        if isinstance(referrer, CONTAINERS):
+            return self.name(referrer, seen)
+        if hasattr(type(referrer), "__dict__") and not callable(getattr(type(referrer), "tb_frame", None)):
+            fields = getattr(referrer, "__dict__", None)
+            key = next((key for key, value in (fields or {}).items() if value is one), None)
+            return self._attribute(referrer, key, seen) if key is not None else None
+        return None
+
+    def _owner_of(self, space: dict[Any, Any]) -> Any:
+        """Returns the object whose attributes a dict has; None: it is a dict of the program."""
+        for referrer in self.around.get(id(space), ()):
+            if not isinstance(referrer, (*CONTAINERS, types.CellType)) and getattr(referrer, "__dict__", None) is space:
+                return referrer
+        return None
+
+    def _attribute(self, owner: Any, name: str, seen: frozenset[int]) -> Holder:
+        """Returns the name of an attribute: of a named object, or else of its class."""
+        own = attribute_of(owner, name)
+        around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
+        if around is None:
+            return own
+        return dataclasses.replace(own, name=f"{around.name}.{name}", owner=around.owner)
+
+    def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:
+        for referrer in gc.get_referrers(cell):
+            for function in gc.get_referrers(referrer) if isinstance(referrer, tuple) else ():
+                if isinstance(function, types.FunctionType) and function.__closure__ is referrer:
+                    place = next(place for place in range(len(referrer)) if referrer[place] is cell)
+                    code = function.__code__
+                    return Holder("closure", code.co_freevars[place], function.__qualname__, code.co_filename,
+                                  code.co_firstlineno)
+        return None
+
+
+# ---- census ----
+
+Census = dict[tuple[str, str, str], Holder]  # by name
+Sizes = dict[tuple[str, str, str], tuple[int, int]]  # bytes and tensors
+
+
+def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None) -> Census:
+    """Returns the holders of tensors on cards, by name. `frames` are under way; `tensors` None: all whose holders are not known."""
+    asked = tensors_to_name() if tensors is None else tensors
+    names = Names(list(asked), frames)
+    found: Census = {}
+    for tensor in asked:
+        holder = names.name(tensor)
+        if holder is None:
+            continue
+        holder = found.setdefault(holder.key, holder)
+        start = start_of(tensor)
+        holder.blocks[start] = tensor.untyped_storage().nbytes()
+        holder.devices[start] = tensor.device.index or 0
+        holder.tensor_bytes += tensor.nbytes
+        holder.has_graph |= tensor.grad_fn is not None
+        holder.containers += [one for one in names.around.get(id(tensor), ()) if isinstance(one, (list, dict, set, deque))]
+    return found
+
+
+def sizes_of(found: Census) -> Sizes:
+    """Returns what is kept of a census until the next one: no object of the program."""
+    return {key: (holder.size, len(holder.blocks)) for key, holder in found.items()}
+
+
+def grown(before: Sizes, now: Census) -> list[Holder]:
+    """Returns the holders that have more bytes or tensors than before, those that grew most first. A tensor with a graph counts
+    before others, since the graph is what is large."""
+    def growth(holder: Holder) -> tuple[bool, int, int]:
+        size, blocks = before.get(holder.key, (0, 0))
+        return holder.has_graph, holder.size - size, len(holder.blocks) - blocks
+
+    found = [holder for holder in now.values() if growth(holder)[1] > 0 or growth(holder)[2] > 0]
+    return sorted(found, key=growth, reverse=True)
+
+
+# ---- how much a holder keeps ----
+
+def clear(found: list[Holder]) -> None:
+    for container in (container for holder in found for container in holder.containers):
+        with contextlib.suppress(Exception):
+            container.clear()
+
+
+@contextlib.contextmanager
+def forked() -> Iterator[int]:
+    """Yields the process id of a child, which is 0 in the child."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python, for a process with threads
+        yield os.fork()
+
+
+def count_in_child(found: list[Holder], library: Any, end: int) -> None:
+    """Clears holders, writes how many bytes that freed, and ends the process."""
+    code = 1
+    try:
+        gc.collect()
+        before = library.memtrace_torch_freed_in_child()
+        clear(found)
+        gc.collect()
+        os.write(end, str(library.memtrace_torch_freed_in_child() - before).encode())
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
+    """Returns the bytes that would be free without some holders; None: not known. Clears them in a forked child, so that nothing
+    changes in the program."""
+    if not all(holder.containers for holder in found):
+        return None
+    begin, end = os.pipe()
+    with forked() as child:
+        if child == 0:
+            count_in_child(found, library, end)
+    os.close(end)
+    try:
+        is_ready = bool(select.select([begin], [], [], PATIENCE)[0])
+        answer = os.read(begin, 64) if is_ready else b""
+    finally:
+        os.close(begin)
+        with contextlib.suppress(OSError):
+            if not is_ready:
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return int(answer) if answer else None

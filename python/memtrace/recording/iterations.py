@@ -1,0 +1,91 @@
+"""Loops without training steps: validation, inference, decoding. An iteration begins where a line of the program calls its model
+again. Live memory that rises from iteration to iteration is growth, whatever the loop is."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Optional
+
+import torch
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+RISES = 5  # in a row, from which the next iterations are estimated
+LEAST_GROWTH = 1 << 20  # bytes an iteration; less is not worth a line unless it is a part of what is live
+LEAST_SHARE = 100  # or this part of the live bytes, in all
+
+
+@dataclasses.dataclass
+class Growth:
+    """Memory that grows in each iteration of a loop."""
+
+    file: str
+    line: int
+    size: int  # bytes an iteration
+    full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
+    loop: Loop
+
+
+class Loop:
+    """The calls of one module by one line, in one phase of the program."""
+
+    def __init__(self, frame: Any) -> None:
+        self.file, self.line = frame.f_code.co_filename, frame.f_lineno
+        self.count = 0
+        self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
+        self.census: Optional[dict[Any, Any]] = None  # the sizes of holders; empty: they were compared
+
+    def visit(self, live: int) -> None:
+        self.count += 1
+        if self.live and live <= self.live[-1]:
+            self.live.clear()
+        self.live.append(live)
+
+    @property
+    def rises(self) -> int:
+        """How many of the last iterations in a row began with more live bytes than the one before."""
+        return len(self.live) - 1
+
+    @property
+    def size(self) -> int:
+        """The bytes by which live memory grew in each of these iterations."""
+        return (self.live[-1] - self.live[0]) // self.rises if self.rises > 0 else 0
+
+    def is_growing(self) -> bool:
+        least = min(LEAST_GROWTH, self.live[-1] // LEAST_SHARE // RISES)
+        return self.rises >= RISES and self.size >= least
+
+
+def caller() -> Any:
+    """Returns the frame that called the model."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+class Iterations:
+    """The loops of a program. `free` returns the free bytes of the card; `on_rise` gets a loop whose live bytes rise, after each
+    iteration."""
+
+    def __init__(self, library: Any, free: Callable[[], int]) -> None:
+        self.library, self.free = library, free
+        self.loops: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Loop]] = weakref.WeakKeyDictionary()
+        self.growths: dict[tuple[str, int], Growth] = {}  # by line
+
+    def begin(self, module: torch.nn.Module, phase: str) -> Loop:
+        """Notes that an iteration begins, and returns its loop."""
+        frame = caller()
+        loops = self.loops.setdefault(module, {})
+        key = frame.f_code, frame.f_lasti, phase
+        loop = loops.get(key)
+        if loop is None:
+            loop = loops[key] = Loop(frame)
+        loop.visit(self.library.memtrace_torch_live())
+        if loop.is_growing() and phase != "train":  # the growth of steps is found in the trace
+            self.growths[loop.file, loop.line] = Growth(loop.file, loop.line, loop.size,
+                                                        loop.count + self.free() // loop.size + 1, loop)
+        return loop

@@ -1,0 +1,110 @@
+"""What a watched program does besides training: its phases, its other loops, and who holds memory that grows."""
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
+
+import torch
+
+from .._private_names import Replaced, has, original_of, replace
+from .._settings import settings
+from . import holders
+from .iterations import Iterations, Loop, caller
+from .labels import tensors_of
+from .program_phases import ProgramPhases
+
+FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are compared
+MOST_SEARCHES = 8  # in a run
+MOST_HOLDERS = 3  # of one loop
+MOST_BLOCKS = 16  # of one holder, the largest
+LEAST_SHARE = 100  # this part of the live bytes is worth a holder when memory ends
+
+
+class Observer:
+    """Follows one program. `free` returns the free bytes of its card; `measure` the bytes that would be free without some
+    holders."""
+
+    def __init__(self, library: Any, free: Callable[[], int],
+                 measure: Optional[Callable[[list[holders.Holder], Any], Optional[int]]] = None) -> None:
+        self.library = library
+        self.phases, self.iterations = ProgramPhases(library), Iterations(library, free)
+        self.measure = measure
+        self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
+
+    def begin_forward(self, module: torch.nn.Module) -> Loop:
+        """Notes the call of an outermost module."""
+        self.phases.begin_forward(module)
+        loop = self.iterations.begin(module, self.phases.now)
+        if self.searches > 0:
+            self._search(loop)
+        return loop
+
+    def _search(self, loop: Loop) -> None:
+        if loop.census is None and loop.rises == FIRST:
+            self.searches -= 1
+            loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
+        elif loop.census and loop.rises == SECOND:
+            self._store(holders.grown(loop.census, holders.census(holders.frames_from(caller())))[:MOST_HOLDERS],
+                        loop.size * loop.rises)
+            loop.census = {}
+
+    def _store(self, found: list[holders.Holder], least: int = 0) -> None:
+        """Stores holders. `least`: they keep at least so much if they keep graphs and that is not measured."""
+        together = None
+        for holder in found:
+            held = self.measure([holder], self.library) if self.measure is not None else None
+            if held is not None and held < holder.size and len(found) > 1:  # another one has the same blocks
+                together = self.measure(found, self.library) if together is None and self.measure else together
+                held = together
+            self._store_one(holder, max(holder.size, least if holder.has_graph else 0) if held is None else held)
+
+    def _store_one(self, holder: holders.Holder, held: int) -> None:
+        kind = holder.kind_of(held).encode()
+        largest = sorted(holder.blocks.items(), key=lambda block: -block[1])[:MOST_BLOCKS]
+        for address, _ in largest:
+            self.library.memtrace_torch_holder(holder.devices[address], address, kind, holder.name.encode(),
+                                               holder.owner.encode(), os.fsencode(holder.file), holder.line, held)
+
+    def end_out_of_memory(self, error: BaseException) -> None:
+        """Stores who held the tensors when memory ended. The frames that the exception left have the variables."""
+        least = self.library.memtrace_torch_live() // LEAST_SHARE
+        found = holders.census(holders.frames_of_error(error))
+        self._store(sorted((one for one in found.values() if one.size >= least), key=lambda one: -one.size))
+
+    # ---- checkpoints ----
+
+    def follow_checkpoints(self) -> Iterator[Replaced]:
+        """Follows functions that load and save, and yields what was replaced."""
+        if not has("checkpoints"):
+            return
+        yield self._put_in("torch.load", "load")
+        yield self._put_in("torch.save", "save")
+        yield self._put_in("torch.nn.Module.load_state_dict", "load", self._note_state)
+
+    def _put_in(self, name: str, phase: str, before: Optional[Callable[..., None]] = None) -> Replaced:
+        """Has a function of PyTorch run in a phase of the program, after another function."""
+        original = original_of(name)
+
+        @functools.wraps(original)
+        def call(*given: Any, **named: Any) -> Any:
+            if before is not None:
+                before(*given, **named)
+            with self.phases.during(phase):
+                return original(*given, **named)
+
+        return replace(name, call)
+
+    def _note_state(self, module: Any, state: Any = None, *given: Any, **named: Any) -> None:
+        """Stores who holds a state dict on a card, whose tensors are copied."""
+        state = named.get("state_dict", state)
+        is_assigned = named.get("assign", given[1] if len(given) > 1 else False)
+        if self.searches <= 0 or is_assigned or not isinstance(state, dict):
+            return
+        tensors = [tensor for tensor in tensors_of(dict(state)) if tensor.is_cuda]
+        if not tensors:
+            return
+        self.searches -= 1
+        self._store(list(holders.census(holders.frames_from(sys._getframe(1)), tensors).values()))
