@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
+#include "words/observed_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -120,6 +121,7 @@ struct advice_row {
     struct mt_change_rows changes;
     const struct mt_peak_line *lines;
     size_t line_count;
+    struct mt_observations observations; /* borrowed */
 };
 
 #define ROW struct advice_row
@@ -148,6 +150,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROWS(
         ROW, lines, line_count, "lines", &mt_peak_line_type,
         "of the program that asked for most of what is live at the peak of allocated bytes; none without call stacks"),
+    MT_PART(ROW, observations, &mt_observations_type),
     MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
     MT_FIELDS_END,
 };
@@ -240,6 +243,7 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .left_out = (int64_t)advice->left_out,
                              .lines = answer->lines.items,
                              .line_count = answer->lines.count,
+                             .observations = answer->observations,
                              .findings = findings,
                              .finding_count = advice->count,
                              .as_it_is = simulated->count > 0 ? &options[0].peak : NULL,

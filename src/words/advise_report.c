@@ -5,6 +5,7 @@
 #include "words/advice_words.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
+#include "words/observed_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -365,6 +366,8 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
                             .advice = &answer->advice,
                             .rows = mt_finding_rows_create(&answer->advice, &input->program)};
     print_headline(&report);
+    mt_observations_print(&answer->observations, screen);
+    mt_screen_gap(screen);
     mt_run_title_print(answer->question->run, screen);
     print_peaks(&report);
     if (answer->advice.count > 0) {

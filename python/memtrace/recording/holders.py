@@ -267,13 +267,12 @@ class Names:
         return dataclasses.replace(own, name=f"{around.name}.{name}", owner=around.owner)
 
     def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:
-        for referrer in gc.get_referrers(cell):
-            for function in gc.get_referrers(referrer) if isinstance(referrer, tuple) else ():
-                if isinstance(function, types.FunctionType) and function.__closure__ is referrer:
-                    place = next(place for place in range(len(referrer)) if referrer[place] is cell)
+        for cells in gc.get_referrers(cell):
+            for function in gc.get_referrers(cells) if isinstance(cells, tuple) else ():
+                if isinstance(function, types.FunctionType) and function.__closure__ is cells:
                     code = function.__code__
-                    return Holder("closure", code.co_freevars[place], function.__qualname__, code.co_filename,
-                                  code.co_firstlineno)
+                    name = next(name for name, one in zip(code.co_freevars, function.__closure__ or ()) if one is cell)
+                    return Holder("closure", name, function.__qualname__, code.co_filename, code.co_firstlineno)
         return None
 
 

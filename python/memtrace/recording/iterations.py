@@ -27,6 +27,7 @@ class Growth:
     size: int  # bytes an iteration
     full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
     loop: Loop
+    phase: str  # of the program
 
 
 class Loop:
@@ -87,5 +88,5 @@ class Iterations:
         loop.visit(self.library.memtrace_torch_live())
         if loop.is_growing() and phase != "train":  # the growth of steps is found in the trace
             self.growths[loop.file, loop.line] = Growth(loop.file, loop.line, loop.size,
-                                                        loop.count + self.free() // loop.size + 1, loop)
+                                                        loop.count + self.free() // loop.size + 1, loop, phase)
         return loop

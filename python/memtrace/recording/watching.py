@@ -133,7 +133,7 @@ class Watcher(Labels):
     def _store_growths(self, outcome: int) -> None:
         """Stores the loops whose memory grew. How many iterations they have is known if the program did not fail in one."""
         for growth in self.observer.iterations.growths.values():
-            self.caveat("growth", "live bytes", growth.file, growth.line, growth.full_at, None if outcome else growth.loop.count,
+            self.caveat("growth", growth.phase, growth.file, growth.line, growth.full_at, None if outcome else growth.loop.count,
                         growth.size)
 
     def caveat(self, kind: str, name: str, file: str = "", line: int = 0, count: Optional[int] = None, total: Optional[int] = None,

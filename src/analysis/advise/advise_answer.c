@@ -116,8 +116,10 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     MT_TRY(load_peaks(out));
     MT_TRY(mt_advice_create(&out->material.input, extent, limit, &out->advice));
     mt_program_kind kind = out->material.input.program.kind;
-    if (kind != MT_PROGRAM_MODEL)
+    if (kind != MT_PROGRAM_MODEL) {
         MT_TRY(find_lines(question, &out->lines));
+        MT_TRY(mt_observations_load(question, &out->observations));
+    }
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
         return mt_program_changes_create(&out->material.input, &out->changes);
     return simulate(question, &out->material.input.settings, &out->simulated);
@@ -125,6 +127,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
 
 void mt_advice_answer_release(struct mt_advice_answer *answer)
 {
+    mt_observations_release(&answer->observations);
     mt_program_changes_release(&answer->changes);
     mt_advice_release(&answer->advice);
     mt_advice_material_release(&answer->material);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "analysis/advise/advise.h"
+#include "analysis/advise/observed.h"
 #include "analysis/advise/program_changes.h"
 #include "analysis/fit/fit.h"
 #include "producers/model/simulation.h"
@@ -52,6 +53,7 @@ struct mt_advice_answer {
     struct mt_simulated_advice simulated; /* no options of a run that can't be made again */
     struct mt_program_changes changes;    /* of such a run, if its allocator is known; otherwise none */
     struct mt_peak_lines lines;           /* of such a run */
+    struct mt_observations observations;  /* of such a run */
 };
 
 /* Loads the run, finds at most `limit` findings of the extent, and simulates settings, on a device of the run's capacity. Both

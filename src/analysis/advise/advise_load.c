@@ -110,8 +110,9 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     MT_TRY(mt_trace_marks(trace, run, input->first_event, input->last_event, &material->marks, &input->mark_count));
     MT_TRY(mt_trace_segments(trace, run, &material->segments, &input->segment_count));
     MT_TRY(mt_trace_parts(trace, run, &material->parts, &input->part_count));
-    if (run->last_full_step + 1 >= MT_LEAK_LEAST_STEPS)
-        MT_TRY(mt_trace_leaks(trace, run, &material->leaks));
+    mt_status status = mt_trace_leaks(trace, run, &material->leaks);
+    if (status != MT_OK && status != MT_USAGE) /* a run that is too short for leaks */
+        return status;
     input->labels = material->labels;
     input->marks = material->marks;
     input->segments = material->segments;

@@ -96,14 +96,22 @@ static bool is_leaked(const struct mt_window *window, size_t index)
     if (leaks == NULL || block->label >= leaks->label_count || leaks->row_of_label[block->label] == MT_NO_LEAK)
         return false;
     int64_t step = mt_window_step_of(window, block->alloc_event);
+    if (leaks->loop[0] != '\0')
+        return block->alloc_event > leaks->loop_event && block->alloc_event < leaks->last_event &&
+               (block->free_event == 0 || block->free_event > leaks->last_event);
     bool is_of_later_step =
         step != MT_NO_STEP ? window->steps[step].number > 0 : block->alloc_event > leaks->first_event;
     return is_of_later_step && (block->free_event == 0 || block->free_event > leaks->last_event);
 }
 
-/* Returns the end of the step that allocated the block; for one from before the window, the window's begin. */
+/* Returns the end of the step that allocated the block; for one from before the window, the window's begin. An iteration of a
+ * loop without steps takes as many events as the last ones do on average. */
 static int64_t end_of_own_step(const struct mt_window *window, const struct mt_block_row *block)
 {
+    const struct mt_leaks *leaks = window->input->leaks;
+    if (leaks->loop[0] != '\0')
+        return mt_position_after(block->alloc_event +
+                                 (leaks->last_event - leaks->first_event) / (leaks->last_step - leaks->first_step));
     int64_t step = mt_window_step_of(window, block->alloc_event);
     if (step == MT_NO_STEP)
         return window->usage.first_position;

@@ -31,6 +31,7 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     out->used = mt_outside_sum(out->outside, out->outside_count, out->of[MT_MEASURE_RESERVED].by_category.bytes);
     MT_TRY(mt_caveat_lists_load(question->trace, question->run, &out->caveats));
     MT_TRY(mt_trace_peak_without(question->trace, question->run, tuning, &out->is_tuned, &out->untuned_bytes));
+    MT_TRY(mt_observations_load(question, &out->observations));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
@@ -45,6 +46,7 @@ void mt_run_peaks_release(struct mt_run_peaks *peaks)
     free(peaks->pools);
     free(peaks->outside);
     mt_caveat_lists_release(&peaks->caveats);
+    mt_observations_release(&peaks->observations);
 }
 
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
@@ -175,6 +177,7 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
         MT_ROW_OR_NULL(ROW, used, "used", &sum_type,                                                                   \
                        "`reserved_bytes` and those, which the driver counts; null: nothing is known of them"),         \
         MT_PART(ROW, caveats, &mt_caveat_lists_type),                                                                  \
+        MT_PART(ROW, observations, &mt_observations_type),                                                             \
         MT_FIELDS_END,                                                                                                 \
     };
 MT_GROUP_KEYS(X)
@@ -198,7 +201,8 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .outside = peaks->outside,
                                          .outside_count = peaks->outside_count,
                                          .used = peaks->outside_count > 0 ? &peaks->used : NULL,
-                                         .caveats = peaks->caveats};
+                                         .caveats = peaks->caveats,
+                                         .observations = peaks->observations};
     answer.untuned_bytes = peaks->is_tuned ? peaks->untuned_bytes : allocated->by_category.bytes;
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
@@ -460,6 +464,9 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, const struct mt_peaks_
     print_outside(peaks, form);
     print_pools(peaks);
     print_unknown(peaks);
+    const struct mt_screen screen = mt_output_screen();
+    mt_program_phases_print(&peaks->observations, &screen);
+    mt_observations_print(&peaks->observations, &screen);
     if (allocated->by_key.share_count == 0)
         return;
     print_shares(&allocated->by_key, mt_group_key_names[peaks->key], form->most_rows);

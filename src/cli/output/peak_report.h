@@ -6,6 +6,7 @@
 #include "trace/query/groups.h"
 #include "trace/query/peak_without.h"
 #include "words/caveat_rows.h"
+#include "words/observed_words.h"
 
 /* A peak, with its shares by category and by another key. Invariant: both are of one moment and sum to the same. */
 struct mt_run_peak {
@@ -25,6 +26,7 @@ struct mt_run_peaks {
     struct mt_caveat_lists caveats;
     bool is_tuned;          /* blocks of autotuning were allocated */
     uint64_t untuned_bytes; /* the allocated peak without them */
+    struct mt_observations observations;
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -48,6 +50,7 @@ struct mt_run_peaks_answer {
     const struct mt_outside_row *outside, *used; /* used NULL: of no holder outside anything is known */
     size_t outside_count;
     struct mt_caveat_lists caveats;
+    struct mt_observations observations;
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 

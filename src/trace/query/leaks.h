@@ -29,12 +29,16 @@ struct mt_leak_row {
     uint64_t grew;                      /* number of ends with more bytes than the end before */
 };
 
-/* Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
+/* Of a run whose steps leave nothing behind, or that has too few, the iterations of its longest loop without steps are compared:
+ * forward passes of one program phase. They count as steps, from 0.
+ * Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
  * MT_NO_LEAK. */
 #define MT_NO_LEAK SIZE_MAX
 struct mt_leaks {
     int64_t first_step, last_step;   /* the first and last end that were compared are theirs */
     int64_t first_event, last_event; /* event.id of these two ends */
+    const char *loop;                /* the program phase of the loop, "validate"; "": steps were compared */
+    int64_t loop_event;              /* of a loop: from which on its blocks count, event.id */
     struct mt_leak_row *rows;        /* most growth first */
     size_t row_count;
     size_t *row_of_label;
@@ -42,6 +46,6 @@ struct mt_leaks {
 };
 
 /* Finds the leaks. Reads the live blocks at MT_LEAK_MOST_ENDS events at most: milliseconds, however long the run. Fails with
- * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps. The caller releases *out, also after a failure. */
+ * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps and iterations. The caller releases *out, also after a failure. */
 mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out);
 void mt_leaks_release(struct mt_leaks *leaks);

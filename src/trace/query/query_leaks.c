@@ -61,6 +61,42 @@ static mt_status find_ends(struct mt_trace *trace, const struct mt_run *run, str
                    run->id, run->last_full_step + 1, run->last_full_step == 0 ? "" : "s", MT_LEAK_LEAST_STEPS);
 }
 
+/* Finds the longest phase of the program in which a model was called without training. False if there is none. */
+static mt_status find_loop(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out, int64_t *out_first,
+                           int64_t *out_last)
+{
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT name, first_event, ifnull(last_event, ?2) AS last FROM program_phase WHERE run = ?1"
+                 " AND name IN ('validate', 'generate') ORDER BY last - first_event DESC, id LIMIT 1",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event + run->event_count - 1)) {
+        out->loop = mt_query_text(trace, row, 0);
+        *out_first = mt_statement_integer(row, 1);
+        *out_last = mt_statement_integer(row, 2);
+    }
+    return status;
+}
+
+/* Reads the beginnings of the last iterations of the longest loop without steps, and sets where the second one begins. Fewer than
+ * three show no leak. */
+static mt_status read_iterations(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *leaks,
+                                 struct ends *out)
+{
+    int64_t first = 0, last = -1;
+    mt_status status = find_loop(trace, run, leaks, &first, &last);
+    *out = (struct ends){0};
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT * FROM (SELECT id FROM event WHERE id BETWEEN ?1 AND ?2 AND kind = ?3 AND requested_bytes = ?4"
+                 " ORDER BY id DESC LIMIT ?5) ORDER BY id",
+                 MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_PHASE),
+                 MT_BIND_INTEGER(MT_PHASE_FORWARD), MT_BIND_INTEGER(MT_LEAK_MOST_ENDS)) {
+        out->steps[out->count] = (int64_t)out->count;
+        out->events[out->count++] = mt_statement_integer(row, 0);
+    }
+    leaks->loop_event = first;
+    return status;
+}
+
 /* Orders labels by the pointers of their texts, which are kept: equal texts have equal pointers. */
 static int compare_labels(const void *left, const void *right, void *labels)
 {
@@ -213,29 +249,48 @@ static void groups_release(struct groups *groups)
     free(groups->shapes);
 }
 
-mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out)
+/* Compares what was live at the ends. */
+static mt_status compare_ends(struct mt_trace *trace, const struct mt_run *run, const struct ends *ends,
+                              struct mt_leaks *out)
 {
-    *out = (struct mt_leaks){0};
-    struct ends ends;
-    MT_TRY(find_ends(trace, run, &ends));
     struct groups groups = {0};
     struct mt_label_row *labels = NULL;
     mt_status status = mt_trace_labels(trace, run, &labels, &groups.label_count);
     groups.labels = labels;
     if (status == MT_OK) {
         make_groups(&groups);
-        status = count_ends(trace, run, &ends, &groups);
+        status = count_ends(trace, run, ends, &groups);
     }
     if (status == MT_OK) {
-        out->first_step = ends.steps[0];
-        out->last_step = ends.steps[ends.count - 1];
-        out->first_event = ends.events[0];
-        out->last_event = ends.events[ends.count - 1];
-        answer(&groups, ends.count, out);
+        out->first_step = ends->steps[0];
+        out->last_step = ends->steps[ends->count - 1];
+        out->first_event = ends->events[0];
+        out->last_event = ends->events[ends->count - 1];
+        answer(&groups, ends->count, out);
     }
     groups_release(&groups);
     free(labels);
     return status;
+}
+
+mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out)
+{
+    struct ends steps, iterations;
+    struct mt_leaks of_loop = {.loop = ""};
+    *out = (struct mt_leaks){.loop = ""};
+    mt_status status = find_ends(trace, run, &steps);
+    if (status != MT_OK && status != MT_USAGE)
+        return status;
+    if (status == MT_OK)
+        MT_TRY(compare_ends(trace, run, &steps, out));
+    if (out->row_count > 0)
+        return MT_OK;
+    MT_TRY(read_iterations(trace, run, &of_loop, &iterations));
+    if (iterations.count < MT_LEAK_LEAST_STEPS)
+        return status;
+    mt_leaks_release(out);
+    *out = of_loop;
+    return compare_ends(trace, run, &iterations, out);
 }
 
 void mt_leaks_release(struct mt_leaks *leaks)

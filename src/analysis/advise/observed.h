@@ -1,0 +1,65 @@
+/* What a program does besides training that keeps memory: loops that leave more in each iteration, checkpoints on the card. Found
+ * from the holders, growths and program phases that a recording or a dry run stored. No replay is needed to see it.
+ *
+ * Each kind of observation and each change is one row of a table here; src/words/observed_words.c has the English. */
+#pragma once
+
+#include "analysis/run_question.h"
+#include "trace/query/holders.h"
+
+/* X(kind, name): `name` is its name in JSON. */
+#define MT_OBSERVED_KINDS(X)                                                                                           \
+    X(KEPT_GRAPHS, "kept graphs")           /* a loop keeps tensors, and these the autograd graphs that made them */   \
+    X(KEPT_TENSORS, "kept tensors")         /* a loop keeps tensors */                                                 \
+    X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
+    X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
+    X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */
+
+/* X(change, name). */
+#define MT_OBSERVED_CHANGES(X)                                                                                         \
+    X(NO_GRAD, "no_grad")                    /* run the loop without gradients */                                      \
+    X(DETACH, "detach")                      /* keep values, not tensors with graphs */                                \
+    X(MOVE_TO_HOST, "move to host")          /* move what the loop collects to the host, now and then */               \
+    X(EVAL_STEPS, "eval_accumulation_steps") /* the same by a setting of transformers' Trainer */                      \
+    X(BOUND_CACHE, "bound the cache")        /* bound what the loop collects, such as a key-value cache */             \
+    X(CLONE_VIEWS, "clone views")            /* copy the part that is needed */                                        \
+    X(FIND_HOLDER, "find the holder")        /* record with holders */                                                 \
+    X(MAP_LOCATION, "map_location")          /* load to the host */
+
+#define X(kind, ...) MT_OBSERVED_##kind,
+typedef enum mt_observed_kind { MT_OBSERVED_KINDS(X) MT_OBSERVED_KIND_COUNT } mt_observed_kind;
+#undef X
+#define X(change, ...) MT_OBSERVED_CHANGE_##change,
+typedef enum mt_observed_change { MT_OBSERVED_CHANGES(X) MT_OBSERVED_CHANGE_COUNT } mt_observed_change;
+#undef X
+
+/* An observation. Texts are the trace's. */
+struct mt_observed {
+    mt_observed_kind kind;
+    mt_observed_change change;
+    const char *phase;                  /* of the program: "validate" */
+    uint64_t bytes;                     /* of a loop, an iteration; otherwise at the peak of the phase */
+    int64_t full_at;                    /* of a loop, the iteration that fills the card: an estimate; -1: not known */
+    const char *file;                   /* of the loop; "": not known */
+    int64_t line;                       /* 0: not known */
+    const char *taken_at;               /* the line that allocated: "val.py:13"; "": not recorded */
+    const struct mt_holder_row *holder; /* NULL: not known */
+};
+
+/* The observations about a run, the most bytes first, and what they rest on. Release in any case. */
+struct mt_observations {
+    struct mt_observed *items;
+    size_t count;
+    struct mt_holder_row *holders; /* all, also those without an observation; the most bytes first */
+    size_t holder_count;
+    struct mt_program_phase_row *phases;
+    size_t phase_count;
+};
+
+/* Reads a run's observations. */
+mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out);
+void mt_observations_release(struct mt_observations *observations);
+
+/* Return the names in JSON. */
+const char *mt_observed_kind_name(mt_observed_kind kind);
+const char *mt_observed_change_name(mt_observed_change change);

@@ -1,0 +1,43 @@
+/* The holders of a run's allocations, and the phases of its program. As trace.h says of ownership, failures and threads. */
+#pragma once
+
+#include "trace/query/trace.h"
+#include "trace/store/holder.h"
+
+/* A holder, and the allocations of it that were stored: the largest ones. */
+struct mt_holder_row {
+    const char *kind, *name, *owner, *file; /* as struct mt_holder */
+    int64_t line;                           /* 0: not known */
+    uint64_t held_bytes;                    /* that would be free without it */
+    int64_t event;                          /* event.id of the first of the allocations */
+    const char *op, *phase; /* of that one: its op, and the phase of the program, "" if it is not known */
+    const char *taken_at;   /* the line of the program that asked for it: "val.py:13"; "": not recorded */
+};
+
+/* Reads the holders, those that keep most first. */
+mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row **out_rows,
+                           size_t *out_count);
+
+/* What a checkpoint holds on the card at one moment. */
+struct mt_loaded_row {
+    uint64_t bytes, blocks; /* allocated */
+    const char *taken_at;   /* the line of the program that loaded the largest block: "train.py:7" */
+};
+
+/* Reads the blocks that are live after `event`, that PyTorch or safetensors allocated while they read a file, and that never become
+ * parameters, buffers or optimizer state. Zero if call stacks were not recorded. */
+mt_status mt_trace_loaded(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_loaded_row *out);
+
+/* A phase of the program over all times that it was entered. */
+struct mt_program_phase_row {
+    const char *name;
+    uint64_t count;   /* of times */
+    uint64_t bytes;   /* the most that was allocated in it */
+    int64_t event;    /* that reached it first */
+    int64_t step;     /* of that event; -1: before the first */
+    uint64_t time_ns; /* the same, on the device's clock */
+};
+
+/* Reads the phases, in the order in which they were first entered. None if the program was not followed. */
+mt_status mt_trace_program_phases(struct mt_trace *trace, const struct mt_run *run,
+                                  struct mt_program_phase_row **out_rows, size_t *out_count);

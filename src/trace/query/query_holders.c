@@ -1,0 +1,181 @@
+/* The queries about holders, checkpoints and program phases. */
+#include "trace/query/holders.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/query/blocks.h"
+#include "trace/query/lookup.h"
+#include "trace/query/query.h"
+#include "trace/query/walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sets where the program asked for the first allocation of each holder. */
+static mt_status find_lines(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row *rows, size_t count)
+{
+    struct mt_stack_row *stacks = NULL;
+    size_t stack_count = 0;
+    if (count == 0)
+        return MT_OK;
+    mt_status status = mt_trace_stacks(trace, run, &stacks, &stack_count);
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        struct mt_text line = {0};
+        uint32_t stack = 0;
+        status = mt_trace_event_stack(trace, run, rows[i].event, &stack);
+        if (status == MT_OK)
+            mt_stack_line(stacks, stack_count, stack, &line);
+        rows[i].taken_at = mt_trace_keep(trace, mt_text_get(&line));
+        mt_text_release(&line);
+    }
+    free(stacks);
+    return status;
+}
+
+mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row **out_rows,
+                           size_t *out_count)
+{
+    struct mt_holder_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = MT_OK;
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "WITH merged AS (SELECT kind, name, owner, file, line, max(held_bytes) AS held, min(allocation) AS first"
+        " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line)"
+        " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event JOIN label"
+        " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
+        " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
+        " LIMIT 1), '') FROM merged ORDER BY held DESC, first",
+        MT_BIND_INTEGER(run->id))
+        *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
+            .kind = mt_query_text(trace, row, 0),
+            .name = mt_query_text(trace, row, 1),
+            .owner = mt_query_text(trace, row, 2),
+            .file = mt_query_text(trace, row, 3),
+            .line = mt_statement_integer(row, 4) > 0 ? mt_statement_integer(row, 4) : 0,
+            .held_bytes = mt_statement_integer(row, 5) > 0 ? (uint64_t)mt_statement_integer(row, 5) : 0,
+            .event = mt_statement_integer(row, 6),
+            .op = mt_query_text(trace, row, 7),
+            .phase = mt_query_text(trace, row, 8),
+            .taken_at = "",
+        };
+    MT_THEN(status, find_lines(trace, run, rows, count));
+    return mt_query_hand_over(status, rows, count, out_rows, out_count);
+}
+
+/* ---- checkpoints ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* Returns for each stack whether one of its frames reads a checkpoint. The caller frees it. */
+static bool *find_readers(const struct mt_stack_row *stacks, size_t count)
+{
+    bool *reads = mt_host_alloc((count + 1) * sizeof *reads);
+    for (size_t i = 1; i < count; i++)
+        reads[i] = reads[stacks[i].parent] || ends_with(stacks[i].file, "torch/serialization.py") ||
+                   ends_with(stacks[i].file, "safetensors/torch.py");
+    return reads;
+}
+
+/* True if a block gets a role later for which the program needs it. */
+static mt_status is_adopted(struct mt_trace *trace, const struct mt_run *run, int64_t allocation, bool *out)
+{
+    mt_status status = MT_OK;
+    *out = false;
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "SELECT label.role IN ('parameter', 'buffer', 'optimizer state') FROM event JOIN label ON label.run = ?1"
+        " AND label.id = event.label WHERE event.allocation = ?2 AND event.kind = ?3 ORDER BY event.id DESC"
+        " LIMIT 1",
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(allocation), MT_BIND_INTEGER(MT_EVENT_RELABEL))
+        *out = mt_statement_integer(row, 0) != 0;
+    return status;
+}
+
+/* Adds up the blocks whose stacks read a checkpoint. */
+static mt_status add_loaded(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
+                            const uint32_t *callers, size_t count, const bool *reads, struct mt_loaded_row *out,
+                            uint32_t *out_stack)
+{
+    mt_status status = MT_OK;
+    uint64_t largest = 0;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        bool adopted = false;
+        if (!reads[callers[i]])
+            continue;
+        status = is_adopted(trace, run, blocks[i].alloc_event, &adopted);
+        if (adopted)
+            continue;
+        out->bytes += blocks[i].block_bytes;
+        out->blocks++;
+        if (blocks[i].block_bytes > largest)
+            *out_stack = callers[i];
+        largest = blocks[i].block_bytes > largest ? blocks[i].block_bytes : largest;
+    }
+    return status;
+}
+
+mt_status mt_trace_loaded(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_loaded_row *out)
+{
+    struct mt_stack_row *stacks = NULL;
+    struct mt_block_row *blocks = NULL;
+    struct mt_text line = {0};
+    size_t stack_count = 0, count = 0;
+    uint32_t stack = 0;
+    *out = (struct mt_loaded_row){.taken_at = ""};
+    mt_status status = mt_trace_stacks(trace, run, &stacks, &stack_count);
+    MT_THEN(status, mt_trace_live(trace, run, event, &blocks, &count));
+    uint32_t *callers = mt_host_alloc((count + 1) * sizeof *callers);
+    bool *reads = find_readers(stacks, stack_count);
+    MT_THEN(status, mt_trace_callers(trace, run, blocks, count, stack_count, callers));
+    MT_THEN(status, add_loaded(trace, run, blocks, callers, count, reads, out, &stack));
+    if (status == MT_OK)
+        mt_stack_line(stacks, stack_count, stack, &line);
+    out->taken_at = mt_trace_keep(trace, mt_text_get(&line));
+    mt_text_release(&line);
+    free(reads);
+    free(callers);
+    free(blocks);
+    free(stacks);
+    return status;
+}
+
+/* ---- phases ---- */
+
+/* Sets the steps and times of the peaks. */
+static mt_status find_moments(struct mt_trace *trace, const struct mt_run *run, struct mt_program_phase_row *rows,
+                              size_t count)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        status = mt_trace_step_of(trace, run, rows[i].event, &rows[i].step);
+        MT_EACH_ROW (row, status, trace->database, "SELECT time_ns FROM event WHERE id = ?",
+                     MT_BIND_INTEGER(rows[i].event))
+            rows[i].time_ns = (uint64_t)mt_statement_integer(row, 0);
+    }
+    return status;
+}
+
+mt_status mt_trace_program_phases(struct mt_trace *trace, const struct mt_run *run,
+                                  struct mt_program_phase_row **out_rows, size_t *out_count)
+{
+    struct mt_program_phase_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT name, count(*), max(peak_bytes), peak_event FROM program_phase WHERE run = ?1 GROUP BY name"
+                 " ORDER BY min(id)",
+                 MT_BIND_INTEGER(run->id))
+        *MT_HOST_ADD(rows, count) = (struct mt_program_phase_row){
+            .name = mt_query_text(trace, row, 0),
+            .count = (uint64_t)mt_statement_integer(row, 1),
+            .bytes = mt_statement_integer(row, 2) > 0 ? (uint64_t)mt_statement_integer(row, 2) : 0,
+            .event = mt_statement_integer(row, 3),
+        };
+    MT_THEN(status, find_moments(trace, run, rows, count));
+    return mt_query_hand_over(status, rows, count, out_rows, out_count);
+}

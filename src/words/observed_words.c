@@ -1,0 +1,205 @@
+#include "words/observed_words.h"
+
+#include "answer/answer.h"
+#include "answer/escape.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HOLDERS = 5 };
+
+/* ---- rows ---- */
+
+#define ROW struct mt_program_phase_row
+static const struct mt_field phase_fields[] = {
+    MT_TEXT(ROW, name, "program_phase", "program phase", "load, train, validate, generate or save"),
+    MT_BYTES(ROW, bytes, "allocated_bytes", "highest", "the most that was allocated in it"),
+    MT_COUNT(ROW, count, "count", "times", "that the program entered it"),
+    MT_STEP(ROW, step, "step", "step", "of that moment"),
+    MT_NANOSECONDS(ROW, time_ns, "time_ns", "time", NULL),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_program_phase_type = MT_ROW_TYPE(ROW, phase_fields);
+#undef ROW
+
+#define ROW struct mt_holder_row
+static const struct mt_field holder_fields[] = {
+    MT_TEXT(ROW, kind, "kind", "kind", "variable, attribute, closure, cycle, graph or view"),
+    MT_TEXT(ROW, name, "name", "holder", "of the variable or attribute"),
+    MT_NAME(ROW, owner, "owner", "of", "the function, module or class that has it; null: not known"),
+    MT_NAME(ROW, file, "file", NULL, "of the line that adds to it or sets it; null: not known"),
+    MT_POSITIVE(ROW, line, "line", NULL, NULL),
+    MT_BYTES(ROW, held_bytes, "held_bytes", "keeps", "that would be free without it"),
+    MT_NAME(ROW, phase, "program_phase", "phase", "in which the program allocated them; null: not known"),
+    MT_NAME(ROW, taken_at, "allocated_at", "allocated at", "the line that allocated the first; null: not recorded"),
+    MT_NAME(ROW, op, "op", NULL, "that allocated it"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_holder_type = MT_ROW_TYPE(ROW, holder_fields);
+#undef ROW
+
+/* ---- observations ---- */
+
+#define ROW struct mt_observed
+static const char *const kinds[] = {
+#define X(kind, name) name,
+    MT_OBSERVED_KINDS(X)
+#undef X
+};
+static const char *const changes[] = {
+#define X(change, name) name,
+    MT_OBSERVED_CHANGES(X)
+#undef X
+};
+static const struct mt_field observed_fields[] = {
+    MT_CHOICE(ROW, kind, "detector", NULL, "what was observed", kinds),
+    MT_CHOICE(ROW, change, "change", NULL, "that helps", changes),
+    MT_TEXT(ROW, phase, "program_phase", NULL, NULL),
+    MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
+    MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
+    MT_NAME(ROW, file, "file", NULL, "of the loop; null: not known"),
+    MT_POSITIVE(ROW, line, "line", NULL, NULL),
+    MT_NAME(ROW, taken_at, "allocated_at", NULL, "the line that allocated; null: not recorded"),
+    MT_ROW_OR_NULL(ROW, holder, "holder", &mt_holder_type, "who keeps it; null: not known"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type observed_type = MT_ROW_TYPE(ROW, observed_fields);
+#undef ROW
+
+#define ROW struct mt_observations
+static const struct mt_field observations_fields[] = {
+    MT_ROWS(ROW, items, count, "observations", &observed_type, "loops that keep memory, and checkpoints on the card"),
+    MT_ROWS(ROW, holders, holder_count, "holders", &mt_holder_type, "of allocations; those that keep most first"),
+    MT_ROWS(ROW, phases, phase_count, "program_phases", &mt_program_phase_type,
+            "the highest moment of each; none if the program was not followed"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_observations_type = MT_ROW_TYPE(ROW, observations_fields);
+#undef ROW
+
+/* ---- words ---- */
+
+/* Adds " (val.py:14)". */
+static void add_line(const char *file, int64_t line, struct mt_text *out)
+{
+    const char *slash = strrchr(file, '/');
+    if (line == 0)
+        return;
+    mt_text_add(out, " (");
+    mt_text_add_visible(out, slash != NULL ? slash + 1 : file);
+    mt_text_add(out, ":%" PRId64 ")", line);
+}
+
+/* Adds "losses in validate (val.py:14)". */
+static void add_name(const struct mt_holder_row *holder, struct mt_text *out)
+{
+    mt_text_add_visible(out, holder->name);
+    if (holder->owner[0] != '\0' && strcmp(holder->owner, "__main__") != 0) {
+        mt_text_add(out, strncmp(holder->name, "self.", strlen("self.")) == 0 ? " of " : " in ");
+        mt_text_add_visible(out, holder->owner);
+    }
+    add_line(holder->file, holder->line, out);
+}
+
+void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
+{
+    add_name(holder, out);
+    mt_text_add(out, " keeps %s", MT_SIZE(holder->held_bytes));
+    if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRAPH)) == 0)
+        mt_text_add(out, ", most of it by the autograd graphs of its tensors");
+    else if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_VIEW)) == 0)
+        mt_text_add(out, ", since its tensors are views of larger allocations");
+    if (holder->taken_at[0] != '\0') {
+        mt_text_add(out, "; allocated at ");
+        mt_text_add_visible(out, holder->taken_at);
+    }
+}
+
+void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
+{
+    if (observed->kind == MT_OBSERVED_CHECKPOINT) {
+        mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
+        if (observed->taken_at[0] != '\0') {
+            mt_text_add(out, ", loaded at ");
+            mt_text_add_visible(out, observed->taken_at);
+        }
+    } else {
+        mt_text_add(out, "Each iteration of the loop in phase %s leaves %s more on the card", observed->phase,
+                    MT_SIZE(observed->bytes));
+        add_line(observed->file, observed->line, out);
+    }
+    if (observed->holder != NULL) {
+        mt_text_add(out, ": ");
+        mt_holder_add(observed->holder, out);
+    }
+    mt_text_add(out, ".");
+}
+
+const char *mt_observed_change_words(mt_observed_change change)
+{
+    static const char *const words[MT_OBSERVED_CHANGE_COUNT] = {
+        [MT_OBSERVED_CHANGE_NO_GRAD] = "run the loop under torch.no_grad() or torch.inference_mode(), or keep "
+                                       "loss.item() instead of the tensor",
+        [MT_OBSERVED_CHANGE_DETACH] = "keep loss.item() or tensor.detach(), so that the graph is freed",
+        [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), or reduce it in "
+                                            "each iteration",
+        [MT_OBSERVED_CHANGE_EVAL_STEPS] = "TrainingArguments(eval_accumulation_steps=N) moves predictions to the host; "
+                                          "preprocess_logits_for_metrics makes them smaller",
+        [MT_OBSERVED_CHANGE_BOUND_CACHE] = "bound what the loop collects: keep a window of the key-value cache, or "
+                                           "limit the length",
+        [MT_OBSERVED_CHANGE_CLONE_VIEWS] =
+            "keep copies of the views, with .clone(), so that the rest of the allocation "
+            "is freed",
+        [MT_OBSERVED_CHANGE_FIND_HOLDER] = "memtrace dry-run, or memtrace record --holders, names the variable that "
+                                           "keeps it",
+        [MT_OBSERVED_CHANGE_MAP_LOCATION] = "torch.load(..., map_location=\"cpu\", mmap=True), or "
+                                            "load_state_dict(..., assign=True), and delete the checkpoint",
+    };
+    return words[change];
+}
+
+static bool is_observed(const struct mt_observations *observations, const struct mt_holder_row *holder)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].holder == holder)
+            return true;
+    return false;
+}
+
+/* Prints the holders that no observation is about. */
+static void print_others(const struct mt_observations *observations, const struct mt_screen *screen)
+{
+    size_t printed = 0;
+    for (size_t i = 0; i < observations->holder_count && printed < MOST_HOLDERS; i++) {
+        struct mt_text line = {0};
+        if (is_observed(observations, &observations->holders[i]))
+            continue;
+        if (printed++ == 0)
+            mt_screen_gap(screen);
+        mt_holder_add(&observations->holders[i], &line);
+        mt_screen_line(screen, &line);
+    }
+}
+
+void mt_observations_print(const struct mt_observations *observations, const struct mt_screen *screen)
+{
+    for (size_t i = 0; i < observations->count; i++) {
+        struct mt_text line = {0};
+        mt_screen_gap(screen);
+        mt_observed_add(&observations->items[i], &line);
+        mt_screen_line(screen, &line);
+        mt_screen_say(screen, "→ %s", mt_observed_change_words(observations->items[i].change));
+    }
+    print_others(observations, screen);
+}
+
+void mt_program_phases_print(const struct mt_observations *observations, const struct mt_screen *screen)
+{
+    if (observations->phase_count < 2)
+        return;
+    mt_screen_gap(screen);
+    mt_screen_rows(screen, &mt_program_phase_type, "program_phase allocated_bytes count step", NULL,
+                   observations->phases, observations->phase_count);
+}
