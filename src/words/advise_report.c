@@ -366,8 +366,10 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
                             .advice = &answer->advice,
                             .rows = mt_finding_rows_create(&answer->advice, &input->program)};
     print_headline(&report);
-    mt_observations_print(&answer->observations, screen);
-    mt_screen_gap(screen);
+    if (answer->observations.count + answer->observations.holder_count > 0) {
+        mt_observations_print(&answer->observations, screen);
+        mt_screen_gap(screen);
+    }
     mt_run_title_print(answer->question->run, screen);
     print_peaks(&report);
     if (answer->advice.count > 0) {

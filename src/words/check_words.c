@@ -4,6 +4,7 @@
 #include "answer/answer.h"
 #include "answer/escape.h"
 #include "base/memory.h"
+#include "words/observed_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -113,7 +114,8 @@ static void add_loop(const struct mt_leaks *leaks, uint64_t bytes, struct mt_tex
 }
 
 /* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more kinds". */
-static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_text *out)
+static void add_leaks(const struct mt_leaks *leaks, const struct mt_observations *observations, uint64_t bytes,
+                      struct mt_text *out)
 {
     const struct mt_leak_row *first = &leaks->rows[0];
     if (leaks->loop[0] != '\0')
@@ -125,6 +127,10 @@ static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_te
     mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");
     if (leaks->row_count > 1)
         mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
+    if (observations->count > 0 && observations->items[0].holder != NULL) {
+        mt_text_add(out, "; ");
+        mt_holder_add(observations->items[0].holder, out);
+    }
 }
 
 static void add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
@@ -135,7 +141,7 @@ static void add_finding(const struct mt_check *check, const struct mt_criterion 
     else if (criterion->kind == MT_CRITERION_LEAKS && criterion->passed)
         mt_text_add(out, "every step leaves what the one before left");
     else if (criterion->kind == MT_CRITERION_LEAKS)
-        add_leaks(&check->leaks, criterion->value_bytes, out);
+        add_leaks(&check->leaks, &check->observations, criterion->value_bytes, out);
     else if (criterion->is_relative)
         add_comparison(check, criterion, out);
     else if (criterion->passed)

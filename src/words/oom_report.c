@@ -3,6 +3,7 @@
 #include "answer/escape.h"
 #include "answer/table.h"
 #include "base/order.h"
+#include "words/observed_words.h"
 #include "words/oom_words.h"
 #include "words/run_words.h"
 
@@ -315,6 +316,7 @@ void mt_oom_print(const struct mt_oom_answer *answer, const struct mt_screen *sc
                        row.hole_count);
     }
     print_live(answer, screen);
+    mt_observations_print(&answer->observations, screen);
     if (row.change_count > 0)
         print_changes(answer, &row, screen);
     else

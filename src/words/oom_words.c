@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
+#include "words/observed_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -105,6 +106,7 @@ const struct mt_row_type mt_oom_change_type = MT_ROW_TYPE(ROW, change_fields);
 static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, request, "asked", &asked_type, "the request; texts are null where its label says nothing"),
     MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
+    MT_PART(ROW, observations, &mt_observations_type),
     MT_OWNED(ROW, verdict, "verdict", NULL, "in words, if a limit refused, too little was free, or none in one piece"),
     MT_ROWS(ROW, holes, hole_count, "holes", &mt_oom_hole_type,
             "by why they could not serve; they sum to `hole_bytes`"),
@@ -278,7 +280,8 @@ void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *ou
                                .places = answer->places,
                                .needs_bytes = answer->is_simulated ? (int64_t)answer->fit.fit.enough_bytes : -1,
                                .is_reproduced = answer->replayed.is_reproduced,
-                               .smallest_card = answer->smallest_card};
+                               .smallest_card = answer->smallest_card,
+                               .observations = answer->observations};
     add_verdict(answer, &out->verdict);
     create_holes(refusal, out);
     create_changes(answer, out);

@@ -42,6 +42,7 @@ struct mt_oom_row {
     int64_t needs_bytes; /* -1: not known */
     bool is_reproduced;
     const char *smallest_card;
+    struct mt_observations observations; /* borrowed */
 };
 
 /* True if the trace says how much memory the device has. */

@@ -25,6 +25,7 @@ static const struct mt_field fields[] = {
     MT_BYTES(ROW, verdict.short_bytes, "short", NULL, "that are missing; 0 if the program fits"),
     MT_INTEGER(ROW, verdict.steps, "steps", NULL, "that ran"),
     MT_PART(ROW, caveats, &mt_caveat_lists_type),
+    MT_PART(ROW, observations, &mt_observations_type),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_verdict_type = MT_ROW_TYPE(ROW, fields);
@@ -203,11 +204,29 @@ static void add_list(const struct mt_caveat_list *list, const struct kind_words 
     mt_text_add(out, "%s\n", words->end);
 }
 
+/* Adds who holds what grows, and checkpoints on the card. */
+static void add_observations(const struct mt_observations *observations, struct mt_text *out)
+{
+    const struct mt_holder_row *said = NULL;
+    for (size_t i = 0; i < observations->count; i++) {
+        const struct mt_observed *observed = &observations->items[i];
+        if (observed->kind == MT_OBSERVED_CHECKPOINT)
+            mt_observed_add(observed, out);
+        else if (observed->holder != NULL && observed->holder != said)
+            mt_holder_add(observed->holder, out);
+        else
+            continue;
+        said = observed->holder;
+        mt_text_add(out, "\n");
+    }
+}
+
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out)
 {
     for (int kind = 0; kind < MT_CAVEAT_KIND_COUNT; kind++)
         if (row->caveats.of[kind].count > 0)
             add_list(&row->caveats.of[kind], &kinds[kind], out);
+    add_observations(&row->observations, out);
 }
 
 /* True if a variant that was not used requests other bytes. */

@@ -3,6 +3,7 @@
 
 #include "analysis/verdict.h"
 #include "words/caveat_rows.h"
+#include "words/observed_words.h"
 
 /* The verdict about one run. */
 struct mt_verdict_row {
@@ -10,16 +11,17 @@ struct mt_verdict_row {
     const char *trace; /* borrowed */
     struct mt_verdict verdict;
     struct mt_caveat_lists caveats;
+    struct mt_observations observations;
 };
 
-/* Describes the row: run, trace, rank, fits, bytes, outside, free, …, then the caveats. */
+/* Describes the row: run, trace, rank, fits, bytes, outside, free, …, then the caveats and the observations. */
 extern const struct mt_row_type mt_verdict_type;
 
 /* Adds "peak 14.65 GiB live; needs 15.88 GiB of the 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside PyTorch): fits, 7.64 GiB
  * free"; or how much was short and where, with the command that explains it, such as "memtrace oom --run 1". */
 void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out);
 
-/* Adds a line about each kind of caveat that the run has, each with its line end. */
+/* Adds a line about each kind of caveat that the run has and about who holds memory that grows, each with its line end. */
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out);
 
 /* True if something that could take memory is not known: an operator's scratch memory, code that did not run, growth, a compiler that was left out, or

@@ -303,7 +303,7 @@ static mt_status check_leaks(struct mt_check *check)
     for (size_t i = 0; i < check->leaks.row_count; i++)
         leaked += check->leaks.rows[i].last_bytes - check->leaks.rows[i].first_bytes;
     add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_LEAKS, .value_bytes = leaked});
-    return MT_OK;
+    return leaked > 0 ? mt_observations_load(check->question, &check->observations) : MT_OK;
 }
 
 /* Returns the bytes with what is allowed above them, at most INT64_MAX. */
@@ -419,4 +419,5 @@ void mt_check_release(struct mt_check *check)
     free(check->growths);
     free(check->criteria);
     mt_leaks_release(&check->leaks);
+    mt_observations_release(&check->observations);
 }

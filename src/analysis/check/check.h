@@ -3,7 +3,7 @@
  * Threads: one at a time. */
 #pragma once
 
-#include "analysis/run_question.h"
+#include "analysis/advise/observed.h"
 #include "trace/query/leaks.h"
 
 #define MT_NO_BOUND UINT64_MAX
@@ -94,8 +94,9 @@ struct mt_check {
     size_t count, failed;
     struct mt_category_growth *growths; /* the most first */
     size_t growth_count;
-    struct mt_leaks leaks; /* if the budget demands none */
-    bool leaks_unknown;    /* the check failed since leaks could not be read */
+    struct mt_leaks leaks;               /* if the budget demands none */
+    struct mt_observations observations; /* if there are leaks */
+    bool leaks_unknown;                  /* the check failed since leaks could not be read */
 };
 
 /* True if the run ended well, so that it may serve as the measure of others. */

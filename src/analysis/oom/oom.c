@@ -285,6 +285,8 @@ mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_a
     MT_TRY(mt_replayed_changes_create(&out->material.input, &out->refusal, MOST_FINDINGS, &out->replayed));
     out->limit_bytes = out->replayed.capacity_bytes;
     find_shares(out);
+    if (out->material.input.program.kind != MT_PROGRAM_MODEL)
+        MT_TRY(mt_observations_load(question, &out->observations));
     mt_status status = simulate(out);
     if (status == MT_OK)
         add_replayed(out);
@@ -293,6 +295,7 @@ mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_a
 
 void mt_oom_answer_release(struct mt_oom_answer *answer)
 {
+    mt_observations_release(&answer->observations);
     mt_replayed_changes_release(&answer->replayed);
     mt_refusal_release(&answer->refusal);
     mt_advice_material_release(&answer->material);

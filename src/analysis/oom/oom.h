@@ -9,6 +9,7 @@
 #pragma once
 
 #include "analysis/advise/advise.h"
+#include "analysis/advise/observed.h"
 #include "analysis/advise/program_changes.h"
 #include "analysis/fit/fit.h"
 
@@ -167,6 +168,7 @@ struct mt_oom_answer {
     struct mt_card card;                                           /* of the simulated device, if the run keeps it */
     struct mt_oom_change changes[MT_MOST_OOM_CHANGES];
     size_t change_count;
+    struct mt_observations observations; /* of a run that can't be made again */
 };
 
 /* Loads the run and tries changes. Borrows the question. Fails with MT_USAGE, and event = 0, for a run in which no request

@@ -20,13 +20,15 @@ static mt_status load_run(const struct mt_record_answer *answer, struct mt_dry_r
     question.trace = out->trace;
     out->row = (struct mt_verdict_row){.run = answer->number, .trace = out->path, .rank = question.run->rank};
     MT_TRY(mt_verdict_find(&question, &out->row.verdict));
-    return mt_caveat_lists_load(out->trace, question.run, &out->row.caveats);
+    MT_TRY(mt_caveat_lists_load(out->trace, question.run, &out->row.caveats));
+    return mt_observations_load(&question, &out->row.observations);
 }
 
 static void release_run(struct mt_dry_report_run *run)
 {
     mt_verdict_release(&run->row.verdict);
     mt_caveat_lists_release(&run->row.caveats);
+    mt_observations_release(&run->row.observations);
     mt_trace_close(run->trace);
     free(run->path);
 }
