@@ -106,6 +106,12 @@ static const struct mt_field eager_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type eager_type = MT_ROW_TYPE(ROW, eager_fields);
+static const struct mt_field card_fields[] = {
+    MT_TEXT(ROW, name, "name", "card", "such as cuda:0"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "the most that was allocated there"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type card_type = MT_ROW_TYPE(ROW, card_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -122,6 +128,7 @@ static const struct mt_field lists_fields[] = {
     LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),
     LIST(CHOICE, "choices", &choice_type, "kernels whose fastest variant a card selects; the dry run used the first"),
     LIST(EAGER, "eager", &eager_type, "compiled code that ran as eager code, with its bytes"),
+    LIST(OTHER_CARD, "other_cards", &card_type, "cards that are not this rank's own, and have memory of it"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -19,7 +19,8 @@ struct mt_caveat_lists {
 mt_status mt_caveat_lists_load(struct mt_trace *trace, const struct mt_run *run, struct mt_caveat_lists *out);
 void mt_caveat_lists_release(struct mt_caveat_lists *lists);
 
-/* Describes struct mt_caveat_lists: ended_by, shortened, not_run, unknown, assumed, growth, weights, choices and eager. */
+/* Describes struct mt_caveat_lists: ended_by, shortened, not_run, unknown, assumed, growth, weights, choices,
+ * eager and other_cards. */
 extern const struct mt_row_type mt_caveat_lists_type;
 
 /* Adds a sentence with the operators whose scratch memory is unknown, a line end included; nothing if there are none. */

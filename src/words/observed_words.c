@@ -119,7 +119,10 @@ void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
 
 void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
 {
-    if (observed->kind == MT_OBSERVED_CHECKPOINT) {
+    if (observed->kind == MT_OBSERVED_OTHER_CARD) {
+        mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
+                    observed->phase);
+    } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
         mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
         if (observed->taken_at[0] != '\0') {
             mt_text_add(out, ", loaded at ");
@@ -156,6 +159,8 @@ const char *mt_observed_change_words(mt_observed_change change)
                                            "keeps it",
         [MT_OBSERVED_CHANGE_MAP_LOCATION] = "torch.load(..., map_location=\"cpu\", mmap=True), or "
                                             "load_state_dict(..., assign=True), and delete the checkpoint",
+        [MT_OBSERVED_CHANGE_OWN_CARD] = "call torch.cuda.set_device(local_rank) first, and torch.load with "
+                                        "map_location=\"cpu\" or the rank's own card",
     };
     return words[change];
 }

@@ -176,6 +176,13 @@ static void add_choice(const struct mt_caveat *caveat, struct mt_text *out)
         mt_text_add(out, " (%" PRId64 " would request other bytes)", caveat->count);
 }
 
+/* Adds "64.00 MiB on cuda:0". */
+static void add_card(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add(out, "%s on ", MT_SIZE(caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0));
+    mt_text_add_visible(out, caveat->name);
+}
+
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */
 static const struct kind_words {
     const char *begin, *end;
@@ -190,6 +197,8 @@ static const struct kind_words {
     [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
     [MT_CAVEAT_CHOICE] = {"a card takes the fastest variant, here assumed", "", add_choice},
     [MT_CAVEAT_EAGER] = {"torch.compile was left out, the bytes are the eager program's", "", add_named},
+    [MT_CAVEAT_OTHER_CARD] = {"memory on a card that is not this rank's own",
+                              "; see torch.cuda.set_device, and map_location of torch.load", add_card},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)

@@ -198,9 +198,9 @@ print(len(outputs))
     assert peak(dry) > 30 * 1024 * 256 * 4
 
 
-# ---- loops that can't be left ----
+# ---- loops without a loader ----
 
-def test_a_loop_over_a_range_ends_the_program_and_what_did_not_run_is_named(dry):
+def test_a_loop_over_a_range_is_left_and_what_did_not_run_in_it_is_named(dry):
     said = dry.run(NET + EVALUATE + """
 for step in range(1000):
     train(torch.randn(64, 256))
@@ -209,9 +209,21 @@ for step in range(1000):
 torch.save(net.state_dict(), "net.pt")
 print("done")
 """)
-    assert said.stdout == "" and last(dry, "ended_by") == "settled"
-    assert [name for name, *_ in caveats(dry, "not_run")] == ["evaluate", "torch.save"]
+    assert said.stdout == "done\n" and last(dry, "ended_by") == "program"
+    assert [name for name, *_ in caveats(dry, "not_run")] == ["evaluate"]
     assert "did not run: evaluate (program.py:" in said.stderr
+
+
+def test_an_endless_loop_ends_the_program_and_what_did_not_run_is_named(dry):
+    dry.run(NET + """
+def main():
+    while True:
+        train(torch.randn(64, 256))
+main()
+torch.save(net.state_dict(), "net.pt")
+""")
+    assert last(dry, "ended_by") == "settled"
+    assert [name for name, *_ in caveats(dry, "not_run")] == ["torch.save"]
 
 
 def test_an_evaluation_that_ran_only_before_training_is_named(dry):

@@ -29,6 +29,7 @@ class Call(NamedTuple):
     name: str
     place: Place
     is_late: bool
+    last_line: int
 
 
 class Coverage:
@@ -61,9 +62,17 @@ class Coverage:
             last = node.end_lineno or node.lineno
             if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, file, frame):
                 continue
-            ran = [self.ran[place] for line in range(node.lineno, last + 1) if (place := Place(file, line)) in self.ran]
+            ran = self._runs_of(Place(file, node.lineno), last)
             if not any(ran):
-                yield Call(ast.unparse(node.func), Place(file, node.lineno), bool(ran))
+                yield Call(ast.unparse(node.func), Place(file, node.lineno), bool(ran), last)
+
+    def _runs_of(self, place: Place, last: int) -> list[bool]:
+        """Returns for each line of a call that ran whether it did so after the first step."""
+        return [self.ran[one] for line in range(place.line, last + 1) if (one := Place(place.file, line)) in self.ran]
+
+    def has_run(self, call: Call) -> bool:
+        """True if a call has run after the first step."""
+        return any(self._runs_of(call.place, call.last_line))
 
 
 def scope_of(file: str, name: str, first_line: int) -> Optional[Scope]:

@@ -49,8 +49,9 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards, self.changes = cards, changes
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), settings().steps, self.end, lambda: bool(self.calls_not_run()))
+        self.loops = Loops(Meter(cards), settings().steps, self.end, self.has_more)
         self.progress = Progress(cards)
+        self.left: dict[Place, Call] = {}  # calls that had not run when a loop was left
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
         self.is_terminated = False
@@ -151,6 +152,7 @@ class DryWatcher(Watcher):
         self.measure("requests", self.loops.meter.read().requests % 2**53)  # the same for ranks that made the same requests
         for one in self.loops.shortened.values():
             self.caveat("shortened", one.what, *one.place, one.done, one.total)
+        self.store_left()
         for unknown in unknown_operators(self.library):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
         for reason, calls in estimates(self.library):
@@ -176,8 +178,19 @@ class DryWatcher(Watcher):
             tell(f"calls that did not run are not known: {error!r}")
             return []
 
+    def has_more(self) -> bool:
+        """True if there are calls that the program has not come to, and that it may come to behind the loop."""
+        calls = self.calls_not_run()
+        self.left.update((call.place, call) for call in calls)
+        return bool(calls)
+
     def store_not_run(self) -> None:
-        for call in self.calls_not_run():
+        self.left.update((call.place, call) for call in self.calls_not_run())
+
+    def store_left(self) -> None:
+        for call in self.left.values():
+            if self.coverage.has_run(call):
+                continue
             self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), *call.place)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import inspect
 import linecache
 import os
 import re
@@ -138,15 +139,25 @@ def lines_of(code: types.CodeType) -> range:
     return range(code.co_firstlineno, last + 1)
 
 
+def variables_of(frame: Any) -> list[tuple[str, Any]]:
+    """Returns the local variables of a frame. Until Python 3.13 a frame keeps the dict that f_locals returns, and so the values,
+    unless it is emptied. A class's body has no other variables than those of the dict."""
+    space = frame.f_locals
+    found = list(space.items())
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        space.clear()
+    return found
+
+
 class Locals:
     """The values of local variables, by id."""
 
     def __init__(self, frames: Iterable[Any]) -> None:
         self.found: dict[int, tuple[Any, str]] = {}
         for frame in frames:
-            if frame.f_locals is frame.f_globals:
+            if frame.f_code.co_name == "<module>":
                 continue
-            for name, value in frame.f_locals.items():
+            for name, value in variables_of(frame):
                 if name != "self" or id(value) not in self.found:
                     self.found.setdefault(id(value), (frame, name))
 
@@ -306,14 +317,14 @@ def sizes_of(found: Census) -> Sizes:
     return {key: (holder.size, len(holder.blocks)) for key, holder in found.items()}
 
 
-def grown(before: Sizes, now: Census) -> list[Holder]:
-    """Returns the holders that have more bytes or tensors than before, those that grew most first. A tensor with a graph counts
+def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
+    """Returns the holders that have at least so many bytes more than before, or more graphs, those that grew most first. A tensor with a graph counts
     before others, since the graph is what is large."""
     def growth(holder: Holder) -> tuple[bool, int, int]:
         size, blocks = before.get(holder.key, (0, 0))
         return holder.has_graph, holder.size - size, len(holder.blocks) - blocks
 
-    found = [holder for holder in now.values() if growth(holder)[1] > 0 or growth(holder)[2] > 0]
+    found = [holder for holder in now.values() if growth(holder)[1] >= least or (holder.has_graph and growth(holder)[2] > 0)]
     return sorted(found, key=growth, reverse=True)
 
 

@@ -20,7 +20,7 @@ FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are com
 MOST_SEARCHES = 8  # in a run
 MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 16  # of one holder, the largest
-LEAST_SHARE = 100  # this part of the live bytes is worth a holder when memory ends
+LEAST_SHARE = 100  # this part of what grows, or of the live bytes when memory ends, is worth a holder
 
 
 class Observer:
@@ -47,8 +47,8 @@ class Observer:
             self.searches -= 1
             loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
         elif loop.census and loop.rises == SECOND:
-            self._store(holders.grown(loop.census, holders.census(holders.frames_from(caller())))[:MOST_HOLDERS],
-                        loop.size * loop.rises)
+            now = holders.census(holders.frames_from(caller()))
+            self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop.size * loop.rises)
             loop.census = {}
 
     def _store(self, found: list[holders.Holder], least: int = 0) -> None:
@@ -73,6 +73,11 @@ class Observer:
         least = self.library.memtrace_torch_live() // LEAST_SHARE
         found = holders.census(holders.frames_of_error(error))
         self._store(sorted((one for one in found.values() if one.size >= least), key=lambda one: -one.size))
+
+    def note_card(self, device: int) -> None:
+        """Stores who holds tensors on a card, as far as that can still be seen when the program ends."""
+        if self.searches > 0:
+            self._store([one for one in holders.census([]).values() if device in one.devices.values()])
 
     # ---- checkpoints ----
 

@@ -26,7 +26,7 @@ from .._private_names import has, note_newer
 from .._settings import settings
 from . import abi, stacks
 from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
-from .handover import tell, trace_of_rank
+from .handover import RANKS, tell, trace_of_rank
 from .labels import Labels
 from .observer import Observer
 
@@ -126,9 +126,21 @@ class Watcher(Labels):
 
     def close(self, outcome: int = 0) -> None:
         self._store_growths(outcome)
+        self._store_other_cards()
         if self.error is not None and outcome == OUT_OF_MEMORY:
             self.observer.end_out_of_memory(self.error)
         super().close(outcome)
+
+    def _store_other_cards(self) -> None:
+        """Stores what a rank has allocated on cards that are not its own, and who holds it."""
+        if not CUDA.is_initialized() or not any(name in os.environ for name in RANKS):
+            return
+        own = torch.cuda.current_device()
+        for device in range(torch.cuda.device_count()):
+            size = torch.cuda.max_memory_allocated(device) if device != own else 0
+            if size > 0:
+                self.caveat("other_card", f"cuda:{device}", size=size)
+                self.observer.note_card(device)
 
     def _store_growths(self, outcome: int) -> None:
         """Stores the loops whose memory grew. How many iterations they have is known if the program did not fail in one."""

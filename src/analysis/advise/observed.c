@@ -78,7 +78,20 @@ static const struct mt_holder_row *holder_in(const struct mt_observations *obser
     return NULL;
 }
 
-/* Adds the loops whose growth the program's run measured. */
+/* Adds memory on a card that is not the rank's own. */
+static void add_card(const struct mt_caveat *row, struct mt_observations *out)
+{
+    if (row->kind == MT_CAVEAT_OTHER_CARD && row->bytes > 0)
+        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_OTHER_CARD,
+                                                                    .change = MT_OBSERVED_CHANGE_OWN_CARD,
+                                                                    .phase = row->name,
+                                                                    .bytes = (uint64_t)row->bytes,
+                                                                    .full_at = -1,
+                                                                    .file = "",
+                                                                    .taken_at = ""};
+}
+
+/* Adds the loops whose growth the program's run measured, and other cards. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
     struct mt_caveat *rows;
@@ -86,6 +99,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     MT_TRY(mt_trace_caveats(question->trace, question->run, &rows, &count));
     for (size_t i = 0; i < count; i++) {
         mt_program_phase phase;
+        add_card(&rows[i], out);
         if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
             continue;
         const char *name =

@@ -13,7 +13,8 @@
     X(KEPT_TENSORS, "kept tensors")         /* a loop keeps tensors */                                                 \
     X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
-    X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */
+    X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
+    X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */
 
 /* X(change, name). */
 #define MT_OBSERVED_CHANGES(X)                                                                                         \
@@ -24,7 +25,8 @@
     X(BOUND_CACHE, "bound the cache")        /* bound what the loop collects, such as a key-value cache */             \
     X(CLONE_VIEWS, "clone views")            /* copy the part that is needed */                                        \
     X(FIND_HOLDER, "find the holder")        /* record with holders */                                                 \
-    X(MAP_LOCATION, "map_location")          /* load to the host */
+    X(MAP_LOCATION, "map_location")          /* load to the host */                                                    \
+    X(OWN_CARD, "own card")                  /* set the card of the rank, and load to it or to the host */
 
 #define X(kind, ...) MT_OBSERVED_##kind,
 typedef enum mt_observed_kind { MT_OBSERVED_KINDS(X) MT_OBSERVED_KIND_COUNT } mt_observed_kind;
@@ -37,7 +39,7 @@ typedef enum mt_observed_change { MT_OBSERVED_CHANGES(X) MT_OBSERVED_CHANGE_COUN
 struct mt_observed {
     mt_observed_kind kind;
     mt_observed_change change;
-    const char *phase;                  /* of the program: "validate" */
+    const char *phase;                  /* of the program: "validate"; of another card, its name: "cuda:0" */
     uint64_t bytes;                     /* of a loop, an iteration; otherwise at the peak of the phase */
     int64_t full_at;                    /* of a loop, the iteration that fills the card: an estimate; -1: not known */
     const char *file;                   /* of the loop; "": not known */

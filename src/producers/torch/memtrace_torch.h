@@ -204,8 +204,8 @@ void memtrace_torch_measure(const char *name, double value);
 
 /* Stores a caveat in all traces: a fact that makes the figures of the run less than complete or less than certain. It
  * replaces an earlier one with the same kind, name and place, so a total can be sent again. Kinds are "shortened",
- * "not_run", "unknown", "estimated", "assumed", "growth", "weights", "choice" and "eager" (trace/store/caveat.h); another kind is
- * ignored. Numbers below 0, NAN, a file of NULL and line 0 mean that nothing is known. */
+ * "not_run", "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager" and "other_card" (trace/store/caveat.h);
+ * another kind is ignored. Numbers below 0, NAN, a file of NULL and line 0 mean that nothing is known. */
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value);
 

@@ -16,6 +16,7 @@
  *   choice     a card takes the fastest of `total` variants of `name`, a kernel; the first was used, and `count` of the others
  *              requested other bytes than it, by up to `bytes`
  *   eager      the program's compiler was left out, so that the figures are the eager program's; `name` says why
+ *   other_card a rank allocated up to `bytes` on the card `name` ("cuda:0"), which is not its own
  *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
@@ -26,7 +27,8 @@
     X(GROWTH, "growth")                                                                                                \
     X(WEIGHTS, "weights")                                                                                              \
     X(CHOICE, "choice")                                                                                                \
-    X(EAGER, "eager")
+    X(EAGER, "eager")                                                                                                  \
+    X(OTHER_CARD, "other_card")
 
 #define X(name, text) MT_CAVEAT_##name,
 typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;

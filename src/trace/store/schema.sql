@@ -138,7 +138,7 @@ CREATE TABLE IF NOT EXISTS outside (
 -- Facts that make the figures of a run less than complete or less than certain. Numbers are NULL where they say nothing.
 CREATE TABLE IF NOT EXISTS caveat (
     run INTEGER NOT NULL,
-    kind TEXT NOT NULL,              -- shortened, not_run, unknown, assumed, growth, weights, choice
+    kind TEXT NOT NULL,              -- shortened, not_run, unknown, estimated, assumed, growth, weights, choice, other_card
     name TEXT NOT NULL,              -- what was cut, the call, the operator, how a value left its tensor
     file TEXT NOT NULL,              -- "": not known
     line INTEGER NOT NULL,           -- 0: not known

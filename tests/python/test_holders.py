@@ -1,0 +1,117 @@
+"""Who holds memory that grows, loops without steps, and phases of the program, in dry runs of programs that keep too much."""
+import json
+import subprocess
+
+import pytest
+import torch
+from test_dry_run import Dry
+
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+
+@pytest.fixture(scope="module")
+def dry(tmp_path_factory):
+    """One program that does everything: it loads to the card, validates with gradients, collects outputs and decodes."""
+    dry = Dry(tmp_path_factory.mktemp("holders"))
+    dry.run("""
+import torch
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.cache = nn.Linear(1024, 3072), []
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        if not self.training:
+            self.cache.append(k)
+        return q + v
+class Meter:
+    def __init__(self):
+        self.values = []
+    def update(self, value):
+        self.values.append(value)
+def validate(net, losses):
+    net.eval()
+    for _ in range(10):
+        losses.append(net(torch.randn(512, 1024, device="cuda")).pow(2).mean())
+        net.cache.clear()
+    net.train()
+def collect(net, meter):
+    net.eval()
+    with torch.no_grad():
+        for _ in range(10):
+            meter.update(net(torch.randn(512, 1024, device="cuda")))
+            net.cache.clear()
+    net.train()
+def decode(net):
+    net.eval()
+    with torch.no_grad():
+        for _ in range(10):
+            net(torch.randn(512, 1024, device="cuda"))
+def main():
+    torch.save(Layer().state_dict(), "net.pt")
+    net, checkpoint = Layer(), torch.load("net.pt", map_location="cuda")
+    net.load_state_dict(checkpoint)
+    net.cuda()
+    del checkpoint
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(100):
+        net(torch.randn(512, 1024, device="cuda")).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    losses, meter = [], Meter()
+    validate(net, losses)
+    losses.clear()
+    collect(net, meter)
+    decode(net)
+main()
+""")
+    return dry
+
+
+def answer(dry, *words):
+    said = subprocess.run([find_program(), *words, "--trace", str(dry.trace), "--json"], capture_output=True, text=True,
+                          env=dry.environment())
+    return json.loads(said.stdout)
+
+
+def found(dry):
+    return {(one["detector"], one["change"]): one for one in answer(dry, "peak")["observations"]}
+
+
+def test_a_list_of_losses_is_named_and_its_graphs_are_counted(dry):
+    one = found(dry)["kept graphs", "no_grad"]
+    assert one["program_phase"] == "validate" and one["bytes"] >= 6 << 20  # the output of qkv
+    assert (one["holder"]["name"], one["holder"]["owner"], one["holder"]["kind"]) == ("losses", "validate", "graph")
+    assert one["holder"]["held_bytes"] >= 18 << 20
+
+
+def test_tensors_that_an_attribute_of_an_object_collects_are_named_by_its_variable(dry):
+    one = found(dry)["kept tensors", "move to host"]
+    assert (one["holder"]["name"], one["holder"]["owner"], one["bytes"]) == ("meter.values", "collect", 2 << 20)
+
+
+def test_views_that_keep_more_than_they_have_are_named_with_what_they_keep(dry):
+    observations = found(dry)
+    holder = observations["kept views", "clone views"]["holder"]
+    assert (holder["kind"], holder["name"], holder["owner"]) == ("view", "self.cache", "Layer")
+    assert observations["kept tensors", "bound the cache"]["bytes"] == 6 << 20
+
+
+def test_a_checkpoint_on_the_card_is_told_with_its_variable(dry):
+    one = found(dry)["checkpoint on the card", "map_location"]
+    assert one["bytes"] >= 12 << 20 and one["holder"]["name"] == "checkpoint"
+
+
+def test_the_phases_of_the_program_have_their_peaks(dry):
+    phases = {one["program_phase"]: one["allocated_bytes"] for one in answer(dry, "peak")["program_phases"]}
+    assert set(phases) >= {"load", "train", "validate", "generate"}
+    assert max(phases, key=phases.get) == "validate"
+    assert max(phases.values()) == answer(dry, "peak")["allocated_bytes"]
+
+
+def test_no_leaks_fails_for_a_loop_without_steps_and_names_the_holder(dry):
+    said = subprocess.run([find_program(), "check", "--no-leaks", "--trace", str(dry.trace)], capture_output=True, text=True)
+    assert said.returncode == 1 and "an iteration of" in said.stdout and " keeps " in said.stdout
