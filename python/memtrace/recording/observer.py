@@ -48,25 +48,27 @@ class Observer:
             loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
         elif loop.census and loop.rises == SECOND:
             now = holders.census(holders.frames_from(caller()))
-            self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop.size * loop.rises)
+            self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop)
             loop.census = {}
 
-    def _store(self, found: list[holders.Holder], least: int = 0) -> None:
-        """Stores holders. `least`: they keep at least so much if they keep graphs and that is not measured."""
+    def _store(self, found: list[holders.Holder], loop: Optional[Loop] = None) -> None:
+        """Stores holders, of a loop if they grow in it. Where nothing is measured, graphs are as large as what the loop has left."""
+        least = loop.size * loop.rises if loop is not None else 0
         together = None
         for holder in found:
             held = self.measure([holder], self.library) if self.measure is not None else None
             if held is not None and held < holder.size and len(found) > 1:  # another one has the same blocks
                 together = self.measure(found, self.library) if together is None and self.measure else together
                 held = together
-            self._store_one(holder, max(holder.size, least if holder.has_graph else 0) if held is None else held)
+            self._store_one(holder, max(holder.size, least if holder.has_graph else 0) if held is None else held, loop)
 
-    def _store_one(self, holder: holders.Holder, held: int) -> None:
+    def _store_one(self, holder: holders.Holder, held: int, loop: Optional[Loop]) -> None:
         kind = holder.kind_of(held).encode()
+        place = (os.fsencode(loop.file), loop.line) if loop is not None else (None, 0)
         largest = sorted(holder.blocks.items(), key=lambda block: -block[1])[:MOST_BLOCKS]
         for address, _ in largest:
             self.library.memtrace_torch_holder(holder.devices[address], address, kind, holder.name.encode(),
-                                               holder.owner.encode(), os.fsencode(holder.file), holder.line, held)
+                                               holder.owner.encode(), os.fsencode(holder.file), holder.line, held, *place)
 
     def end_out_of_memory(self, error: BaseException) -> None:
         """Stores who held the tensors when memory ended. The frames that the exception left have the variables."""

@@ -4,7 +4,6 @@
 #include "base/order.h"
 #include "trace/query/caveats.h"
 #include "trace/query/leaks.h"
-#include "trace/store/program_phase.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +77,20 @@ static const struct mt_holder_row *holder_in(const struct mt_observations *obser
     return NULL;
 }
 
+/* Returns the holder that keeps most of what grows in a loop; NULL: none is known. Steps have another place than the call of their
+ * model, so of them any holder of a training loop counts. */
+static const struct mt_holder_row *holder_of_loop(const struct mt_observations *observations,
+                                                  const struct mt_caveat *loop, const char *phase)
+{
+    if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
+        return holder_in(observations, phase);
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (observations->holders[i].loop_line == loop->line &&
+            strcmp(observations->holders[i].loop_file, loop->file) == 0)
+            return &observations->holders[i];
+    return NULL;
+}
+
 /* Adds memory on a card that is not the rank's own. */
 static void add_card(const struct mt_caveat *row, struct mt_observations *out)
 {
@@ -111,7 +124,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
                                              .file = rows[i].file,
                                              .line = rows[i].line,
                                              .taken_at = "",
-                                             .holder = holder_in(out, name)});
+                                             .holder = holder_of_loop(out, &rows[i], name)});
     }
     free(rows);
     return MT_OK;

@@ -616,7 +616,7 @@ void memtrace_torch_program_phase(const char *name)
 }
 
 void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
-                           const char *file, int line, uint64_t held_bytes)
+                           const char *file, int line, uint64_t held_bytes, const char *loop_file, int loop_line)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
     struct mt_holder holder = {.address = address,
@@ -624,7 +624,9 @@ void memtrace_torch_holder(int device, uint64_t address, const char *kind, const
                                .owner = owner,
                                .file = file != NULL ? file : "",
                                .line = line > 0 ? line : 0,
-                               .held_bytes = held_bytes};
+                               .held_bytes = held_bytes,
+                               .loop_file = loop_file != NULL ? loop_file : "",
+                               .loop_line = loop_line > 0 ? loop_line : 0};
     if (memory != NULL && mt_holder_kind_find(kind, &holder.kind))
         mt_live_run_holder(mt_torch_memory_run(memory), &holder);
 }

@@ -3,12 +3,15 @@
 
 #include "trace/query/trace.h"
 #include "trace/store/holder.h"
+#include "trace/store/program_phase.h"
 
 /* A holder, and the allocations of it that were stored: the largest ones. */
 struct mt_holder_row {
     const char *kind, *name, *owner, *file; /* as struct mt_holder */
     int64_t line;                           /* 0: not known */
     uint64_t held_bytes;                    /* that would be free without it */
+    const char *loop_file;                  /* of the loop in which it grows; "": it was found otherwise */
+    int64_t loop_line;                      /* 0: the same */
     int64_t event;                          /* event.id of the first of the allocations */
     const char *op, *phase; /* of that one: its op, and the phase of the program, "" if it is not known */
     const char *taken_at;   /* the line of the program that asked for it: "val.py:13"; "": not recorded */

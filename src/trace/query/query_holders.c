@@ -38,15 +38,15 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
     struct mt_holder_row *rows = NULL;
     size_t count = 0;
     mt_status status = MT_OK;
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "WITH merged AS (SELECT kind, name, owner, file, line, max(held_bytes) AS held, min(allocation) AS first"
-        " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line)"
-        " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event JOIN label"
-        " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
-        " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
-        " LIMIT 1), '') FROM merged ORDER BY held DESC, first",
-        MT_BIND_INTEGER(run->id))
+    MT_EACH_ROW (row, status, trace->database,
+                 "WITH merged AS (SELECT kind, name, owner, file, line, loop_file, loop_line, max(held_bytes) AS held,"
+                 " min(allocation) AS first"
+                 " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line, loop_file, loop_line)"
+                 " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event JOIN label"
+                 " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
+                 " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
+                 " LIMIT 1), ''), loop_file, loop_line FROM merged ORDER BY held DESC, first",
+                 MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
             .kind = mt_query_text(trace, row, 0),
             .name = mt_query_text(trace, row, 1),
@@ -58,6 +58,8 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
             .op = mt_query_text(trace, row, 7),
             .phase = mt_query_text(trace, row, 8),
             .taken_at = "",
+            .loop_file = mt_query_text(trace, row, 9),
+            .loop_line = mt_statement_integer(row, 10),
         };
     MT_THEN(status, find_lines(trace, run, rows, count));
     return mt_query_hand_over(status, rows, count, out_rows, out_count);

@@ -24,11 +24,13 @@ typedef enum mt_holder_kind { MT_HOLDER_KINDS(X) MT_HOLDER_KIND_COUNT } mt_holde
 struct mt_holder {
     uint64_t address;
     mt_holder_kind kind;
-    const char *name;    /* "losses", "self.checkpoint" */
-    const char *owner;   /* the function or the class of the object that has it; "": not known */
-    const char *file;    /* of the reference; "": not known */
-    int64_t line;        /* 0: not known */
-    uint64_t held_bytes; /* that would be free without this holder */
+    const char *name;      /* "losses", "self.checkpoint" */
+    const char *owner;     /* the function or the class of the object that has it; "": not known */
+    const char *file;      /* of the reference; "": not known */
+    int64_t line;          /* 0: not known */
+    uint64_t held_bytes;   /* that would be free without this holder */
+    const char *loop_file; /* of the loop in which it grows; "": it was found otherwise */
+    int64_t loop_line;     /* 0: the same */
 };
 
 /* Returns the text of a kind; "?" for any other number. */

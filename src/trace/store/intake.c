@@ -107,9 +107,10 @@ static mt_status prepare(struct mt_intake *intake)
                                 &intake->update_run));
     MT_THEN(status, mt_database_prepare(
                         intake->database,
-                        "INSERT INTO holder (run, allocation, id, kind, name, owner, file, line, held_bytes)"
+                        "INSERT INTO holder (run, allocation, id, kind, name, owner, file, line, held_bytes,"
+                        " loop_file, loop_line)"
                         " SELECT ?1, ?2, 1 + ifnull((SELECT max(id) FROM holder WHERE run = ?1 AND allocation = ?2),"
-                        " 0), ?3, ?4, ?5, ?6, ?7, ?8",
+                        " 0), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10",
                         &intake->insert_holder));
     if (status == MT_OK)
         status =
@@ -424,7 +425,8 @@ static mt_status add_holder(struct mt_intake *intake)
     return MT_RUN_WITH(intake->insert_holder, 1, MT_BIND_INTEGER(intake->run), MT_BIND_INTEGER(allocation),
                        MT_BIND_TEXT(mt_holder_kind_name(holder.kind)), MT_BIND_TEXT(holder.name),
                        MT_BIND_TEXT(holder.owner), MT_BIND_TEXT(holder.file), MT_BIND_INTEGER(holder.line),
-                       MT_BIND_INTEGER(holder.held_bytes));
+                       MT_BIND_INTEGER(holder.held_bytes), MT_BIND_TEXT(holder.loop_file),
+                       MT_BIND_INTEGER(holder.loop_line));
 }
 
 static mt_status add_setting(struct mt_intake *intake)

@@ -119,7 +119,7 @@ struct field {
 };
 
 /* The fields of each kind but labels, whose shapes have any number of dimensions. */
-enum { KINDS = MT_RECORD_HOLDER + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
+enum { KINDS = MT_RECORD_HOLDER + 1 - MT_RECORD_LABEL, MOST_FIELDS = 10 };
 static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
     [MT_RECORD_SPAN - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_span, parent), 0},
                                           {FIELD_TEXT, offsetof(struct mt_span, name), 0},
@@ -156,7 +156,9 @@ static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
                                             {FIELD_WORD, offsetof(struct mt_holder, held_bytes), 0},
                                             {FIELD_TEXT, offsetof(struct mt_holder, name), 0},
                                             {FIELD_TEXT, offsetof(struct mt_holder, owner), 0},
-                                            {FIELD_TEXT, offsetof(struct mt_holder, file), 0}},
+                                            {FIELD_TEXT, offsetof(struct mt_holder, file), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_holder, loop_file), 0},
+                                            {FIELD_WORD, offsetof(struct mt_holder, loop_line), 0}},
 };
 
 static const struct field *fields_of(uint16_t kind)

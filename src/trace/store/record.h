@@ -14,7 +14,7 @@
 enum { MT_RECORD_TEXT_BYTES = 8192 };
 
 /* The most bytes of a payload. */
-enum { MT_RECORD_MOST_BYTES = 2 * MT_RECORD_TEXT_BYTES + 256 };
+enum { MT_RECORD_MOST_BYTES = 4 * MT_RECORD_TEXT_BYTES + 256 };
 
 /* A payload that is being written or read. Reading past the end yields zeros and clears `whole`. Invariant: read <= length
  * <= MT_RECORD_MOST_BYTES. */

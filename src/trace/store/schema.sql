@@ -185,6 +185,8 @@ CREATE TABLE IF NOT EXISTS holder (
     file TEXT NOT NULL,              -- "": not known
     line INTEGER NOT NULL,           -- 0: not known
     held_bytes INTEGER NOT NULL,     -- that would be free without this holder
+    loop_file TEXT NOT NULL,         -- of the loop in which it grows; "": none
+    loop_line INTEGER NOT NULL,      -- 0: none
     PRIMARY KEY (run, allocation, id)
 ) WITHOUT ROWID;
 
