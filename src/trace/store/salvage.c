@@ -154,6 +154,8 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
         "DELETE FROM batch WHERE run = ?1 AND (first_event + event_count > ?2 OR event_count <= 0"
         " OR first_event < " BEGIN_OF_RUN ")",
         "DELETE FROM outside WHERE run = ?1 AND event >= ?2",
+        "DELETE FROM program_phase WHERE run = ?1 AND (first_event >= ?2 OR peak_event >= ?2)",
+        "DELETE FROM holder WHERE run = ?1 AND allocation >= ?2",
         "DELETE FROM segment WHERE run = ?1 AND mapped_event >= ?2",
         "DELETE FROM block_use WHERE allocation >= ?2 AND allocation < " END_OF_RUN,
     };

@@ -172,11 +172,11 @@ static const char views_of_format_5[] =
     "CREATE TEMP VIEW caveat AS SELECT 0 AS run, '' AS kind, '' AS name, '' AS file, 0 AS line, 0 AS count, 0 AS total,"
     " 0 AS bytes, 0.0 AS value WHERE 0;"
     "CREATE TEMP VIEW program_phase AS SELECT 0 AS run, 0 AS id, '' AS name, 0 AS first_event, 0 AS last_event,"
-    " 0 AS begin_ns, 0 AS end_ns WHERE 0;"
+    " 0 AS begin_ns, 0 AS end_ns, 0 AS peak_bytes, 0 AS peak_event WHERE 0;"
     "CREATE TEMP VIEW pool AS SELECT 0 AS run, 0 AS id, '' AS kind, '' AS name, 0 AS first_event, 0 AS last_event"
     " WHERE 0;"
     "CREATE TEMP VIEW holder AS SELECT 0 AS run, 0 AS allocation, 0 AS id, '' AS kind, '' AS name, '' AS owner,"
-    " '' AS file, 0 AS line, 0 AS held_bytes WHERE 0;"
+    " '' AS file, 0 AS line, 0 AS held_bytes, '' AS loop_file, 0 AS loop_line WHERE 0;"
     "CREATE TEMP VIEW finding AS SELECT 0 AS run, 0 AS id, '' AS detector, '' AS subject, '' AS change, '' AS cost,"
     " 0 AS saved_bytes, '' AS tried WHERE 0";
 
