@@ -169,8 +169,8 @@ mt_status mt_trace_program_phases(struct mt_trace *trace, const struct mt_run *r
     size_t count = 0;
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT name, count(*), max(peak_bytes), peak_event FROM program_phase WHERE run = ?1 GROUP BY name"
-                 " ORDER BY min(id)",
+                 "SELECT name, count(*), max(peak_bytes), peak_event FROM program_phase AS phase WHERE run = ?1"
+                 " GROUP BY name ORDER BY (SELECT min(id) FROM program_phase WHERE run = ?1 AND name = phase.name)",
                  MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_program_phase_row){
             .name = mt_query_text(trace, row, 0),
