@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is
 MIB = 1 << 20
 # program, detector, change, holder, MiB of the observation, MiB of the peak
 CASES = [
-    (["p01_val_nograd.py"], "kept graphs", "no_grad", "losses", 80, 1570),
+    (["p01_val_nograd.py"], "kept graphs", "no_grad", "losses", 80, 1562),
     (["p02_train_leak.py"], "kept graphs", "detach", "feats.values", 4, None),
     (["p03_ckpt_infer.py"], "checkpoint on the card", "map_location", "ck", 192, 384),
     (["p03_ckpt_infer.py", "cpu"], None, None, None, None, 227),
