@@ -214,18 +214,6 @@ print("done")
     assert "did not run: evaluate (program.py:" in said.stderr
 
 
-def test_an_endless_loop_ends_the_program_and_what_did_not_run_is_named(dry):
-    dry.run(NET + """
-def main():
-    while True:
-        train(torch.randn(64, 256))
-main()
-torch.save(net.state_dict(), "net.pt")
-""")
-    assert last(dry, "ended_by") == "settled"
-    assert [name for name, *_ in caveats(dry, "not_run")] == ["torch.save"]
-
-
 def test_an_evaluation_that_ran_only_before_training_is_named(dry):
     dry.run(NET + EVALUATE + """
 for step in range(1000):

@@ -14,8 +14,7 @@ import torch
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 RISES = 5  # in a row, from which the next iterations are estimated
-LEAST_GROWTH = 1 << 20  # bytes an iteration; less is not worth a line unless it is a part of what is live
-LEAST_SHARE = 100  # or this part of the live bytes, in all
+LEAST_GROWTH = 1 << 20  # bytes an iteration; less is not worth a line
 
 
 @dataclasses.dataclass
@@ -56,8 +55,7 @@ class Loop:
         return (self.live[-1] - self.live[0]) // self.rises if self.rises > 0 else 0
 
     def is_growing(self) -> bool:
-        least = min(LEAST_GROWTH, self.live[-1] // LEAST_SHARE // RISES)
-        return self.rises >= RISES and self.size >= least
+        return self.rises >= RISES and self.size >= LEAST_GROWTH
 
 
 def caller() -> Any:
