@@ -237,7 +237,7 @@ class Labels:
         """Follows the ranges that PyTorch names around steps of optimizers."""
         try:
             kind = abi.check_observer(pathlib.Path(torch.__file__).parent / "include")
-            self.library.memtrace_torch_ranges_watch(self._on_range)
+            self.library.memtrace_torch_ranges_watch(self._watch_range)
             self._check(self.library.memtrace_torch_ranges(kind))
         except (abi.NotUnderstood, OSError, RuntimeError) as error:
             self._say(f"steps of optimizers are not followed: {error}")
@@ -341,8 +341,14 @@ class Labels:
 
     # ---- optimizers ----
 
+    def _watch_range(self, name: Optional[str]) -> None:
+        try:
+            self._on_range(name)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise made_alone(error) from None
+
     def _on_range(self, name: Optional[str]) -> None:
-        """Is told of the step of an optimizer, or of torch.profiler, that begins, and of None when the optimizer's ends."""
+        """Follows the step of an optimizer, or of torch.profiler, that begins; None: an optimizer's step has ended."""
         if name is None:
             self._end_update()
         elif name.startswith("Optimizer"):
@@ -420,6 +426,16 @@ class Labels:
     def _check(self, status: int) -> None:
         if status:
             raise RuntimeError(self.library.memtrace_torch_last_error().decode())
+
+
+def made_alone(error: BaseException) -> BaseException:
+    """Returns an exception whose class makes the like of `error` without arguments, as where Python raises a class later."""
+    def initialize(self: BaseException) -> None:
+        self.args = error.args
+        if isinstance(error, SystemExit):
+            self.code = error.code  # type: ignore[attr-defined]
+
+    return type(type(error).__name__, (type(error),), {"__init__": initialize})()
 
 
 def optimizer_of(frame: Optional[types.FrameType]) -> Any:

@@ -163,13 +163,12 @@ void memtrace_torch_ranges_watch(PyObject *function)
     keep(&on_range, function);
 }
 
-/* Raises an exception that is set in the calling thread once it is back in Python. */
+/* Raises the class of the exception that is set, once the calling thread is back in Python, which makes the instance itself. */
 static void raise_later(void)
 {
     PyObject *kind, *value, *trace;
     mt_python.PyErr_Fetch(&kind, &value, &trace);
-    mt_python.PyErr_NormalizeException(&kind, &value, &trace);
-    (void)mt_python.PyThreadState_SetAsyncExc(mt_python.PyThread_get_thread_ident(), value);
+    (void)mt_python.PyThreadState_SetAsyncExc(mt_python.PyThread_get_thread_ident(), kind);
     mt_python_release(kind);
     mt_python_release(value);
     mt_python_release(trace);

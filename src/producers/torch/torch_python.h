@@ -37,7 +37,6 @@ enum { MT_PYTHON_WITH_NAMES = 0x2 | 0x1, MT_PYTHON_ONE_ARGUMENT = 0x8 }; /* of f
     X(PyObject *, PyErr_Occurred, (void))                                                                              \
     X(void, PyErr_Clear, (void))                                                                                       \
     X(int, PyErr_ExceptionMatches, (PyObject *))                                                                       \
-    X(void, PyErr_NormalizeException, (PyObject **, PyObject **, PyObject **))                                         \
     X(int, PyGILState_Ensure, (void))                                                                                  \
     X(void, PyGILState_Release, (int))                                                                                 \
     X(unsigned long, PyThread_get_thread_ident, (void))                                                                \
