@@ -30,9 +30,10 @@ class Hook:
 
 
 class GradientHooks:
-    """The hooks of all watched parameters."""
+    """The hooks of all parameters that one watcher watches."""
 
     def __init__(self) -> None:
+        everyone.add(self)
         self.hooks: list[Hook] = []
         self.are_set = True
 
@@ -41,9 +42,7 @@ class GradientHooks:
         if not self.are_set:
             self.hooks[-1].handle.remove()
 
-    def begin_backward(self) -> None:
-        """Removes the hooks if compiled autograd is to run; sets them if autograd is, and they are not."""
-        is_compiled = bool(getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False))
+    def begin_backward(self, is_compiled: bool) -> None:
         if self.are_set and is_compiled:
             self.remove()
         elif not self.are_set and not is_compiled:
@@ -65,3 +64,18 @@ class GradientHooks:
         self.remove()
         self.hooks.clear()
         self.are_set = True
+
+
+everyone: weakref.WeakSet[GradientHooks] = weakref.WeakSet()  # of all watchers: the last one is told of backward
+
+
+def begin_backward() -> None:
+    """Removes all hooks if compiled autograd is to run; sets them if autograd is, and they are not."""
+    is_compiled = bool(getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False))
+    for hooks in everyone:
+        hooks.begin_backward(is_compiled)
+
+
+def end_backward() -> None:
+    for hooks in everyone:
+        hooks.end_backward()

@@ -20,7 +20,7 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 
 from .._private_names import has, original_of, wrap
-from . import abi, stacks
+from . import abi, gradients, stacks
 from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of
@@ -291,13 +291,13 @@ class Labels:
 
     def _begin_backward(self, accumulates: bool) -> None:
         """Begins the phase, unless torch.autograd.grad asks for gradients."""
-        self.gradients.begin_backward()
+        gradients.begin_backward()
         self.backwards.append(self.phase_now)
         if accumulates:
             self._phase("backward", self.loss)
 
     def _end_backward(self) -> None:
-        self.gradients.end_backward()
+        gradients.end_backward()
         before = self.backwards.pop()
         is_in_closure = bool(self.updates) and not self.backwards
         self._phase(*(("optimizer", self.optimizer) if is_in_closure else before))
