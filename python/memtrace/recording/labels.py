@@ -435,7 +435,8 @@ def made_alone(error: BaseException) -> BaseException:
         if isinstance(error, SystemExit):
             self.code = error.code  # type: ignore[attr-defined]
 
-    return type(type(error).__name__, (type(error),), {"__init__": initialize})()
+    made: BaseException = type(type(error).__name__, (type(error),), {"__init__": initialize})()
+    return made
 
 
 def optimizer_of(frame: Optional[types.FrameType]) -> Any:

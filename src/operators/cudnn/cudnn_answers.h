@@ -19,7 +19,7 @@ void mt_cudnn_answers_close(struct mt_cudnn_answers *answers);
 
 /* Returns the answer, valid until the next one is added; NULL if there is none. */
 const struct mt_cudnn_plans *mt_cudnn_answers_find(const struct mt_cudnn_answers *answers,
-                                                  const struct mt_convolution_question *question);
+                                                   const struct mt_convolution_question *question);
 
 /* Adds an answer that is not there yet. */
 void mt_cudnn_answers_add(struct mt_cudnn_answers *answers, const struct mt_convolution_question *question,

@@ -4,7 +4,6 @@
 #include "base/number_map.h"
 #include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_frames.h"
-#include "producers/torch/torch_library.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

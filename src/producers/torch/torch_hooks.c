@@ -4,6 +4,7 @@
 #include "base/number_map.h"
 #include "base/status.h"
 #include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_label.h"
 #include "producers/torch/torch_library.h"
 #include "producers/torch/torch_python.h"
 #include "producers/torch/torch_range.h"

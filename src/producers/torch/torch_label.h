@@ -100,6 +100,12 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category);
 /* Gives the blocks of a category the role workspace from now on. Any thread. */
 void mt_torch_label_is_workspace(mt_category category);
 
+/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
+static inline mt_category mt_torch_known(int category)
+{
+    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
+}
+
 /* Returns a number that tells labels apart. */
 uint64_t mt_torch_label_key(const struct mt_torch_label *label);
 

@@ -42,12 +42,6 @@ struct mt_torch_memory *mt_torch_watched(int device);
 /* Emits an event that is not about memory into all traces. */
 void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
 
-/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
-static inline mt_category mt_torch_known(int category)
-{
-    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
-}
-
 /* Gives the block at the address another span and category. False if none begins there. */
 bool mt_torch_relabel(uint64_t address, uint32_t span, int category);
 
