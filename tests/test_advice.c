@@ -220,7 +220,8 @@ static void what_every_step_leaves_behind_is_found(void **state)
     size_t rows[STORY_LABELS];
     for (size_t i = 0; i < STORY_LABELS; i++)
         rows[i] = i == LOSS ? 0 : MT_NO_LEAK;
-    struct mt_leaks leaks = {.first_step = 1,
+    struct mt_leaks leaks = {.loop = "",
+                             .first_step = 1,
                              .last_step = STEPS - 1,
                              .first_event = ends[1],
                              .last_event = ends[STEPS - 1],

@@ -13,7 +13,9 @@ from memtrace import _private_page
 from memtrace._private_names import PARTS, Missing, Part
 
 IMPORTED_LATE = ("torch.distributed.checkpoint.utils", "torch.distributed.checkpoint.default_planner",
-                 "torch.distributed.fsdp._fully_shard._fsdp_param_group", "torch.utils.data.dataloader")
+                 "torch.distributed.fsdp._fully_shard._fsdp_param_group", "torch.utils.data.dataloader",
+                 "torch._inductor.compile_fx", "torch._inductor.graph", "torch._inductor.codecache",
+                 "torch._inductor.fx_passes.pad_mm", "torch._inductor.runtime.triton_heuristics")
 IMPORTED_TRITON = "triton.testing", "triton.runtime.interpreter", "triton.backends.nvidia.driver"
 
 

@@ -23,7 +23,7 @@ from .._private_names import has, original_of, wrap
 from . import abi, gradients, stacks
 from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
-from .spread import SpreadGradients, local_of
+from .spread import SpreadGradients, local_of, rebuilding
 
 # The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
 # without a rule has the category of the module around it.
@@ -210,6 +210,7 @@ class Labels:
                          library.memtrace_torch_backward_begin, library.memtrace_torch_backward_end, self._on_backward)
         self._follow_ranges()
         self.spread.watch_buckets()
+        self.handles.append(types.SimpleNamespace(remove=functools.partial(rebuilding.leave, self.spread)))
         graph = find_graph()
         if graph is not None:
             library.memtrace_torch_graph(*graph)

@@ -5,6 +5,7 @@ and DDP before the optimizer.
 """
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections.abc import Iterable
@@ -12,11 +13,12 @@ from typing import Any, Callable, ContextManager, Optional, Protocol
 
 import torch
 
-from .._private_names import has
+from .._private_names import Replaced, has, wrap
 from .gradients import GradientHooks
 
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
-BUCKETS = ("torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper", "torch.distributed.Reducer._rebuild_buckets")
+INITIALIZATION = "torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper"
+REBUILDING = "torch.distributed.Reducer._rebuild_buckets"
 
 
 def local_of(tensor: Any) -> Any:
@@ -38,6 +40,39 @@ class Labels(Protocol):
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int) -> None: ...
 
 
+class Rebuilding:
+    """The hook of the function that allocates DDP's buckets anew, in the forward of the second step: one for all who label them."""
+
+    def __init__(self) -> None:
+        self.followers: list[SpreadGradients] = []
+        self.hook: Optional[Replaced] = None
+
+    def follow(self, follower: SpreadGradients) -> None:
+        self.followers.append(follower)
+        self.hook = self.hook or wrap(REBUILDING, self._call)
+
+    def leave(self, follower: SpreadGradients) -> None:
+        if follower in self.followers:
+            self.followers.remove(follower)
+        if not self.followers:
+            self.end()
+
+    def end(self) -> None:
+        self.followers.clear()
+        if self.hook is not None:
+            self.hook.remove()
+        self.hook = None
+
+    def _call(self, original: Any, *given: Any, **named: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for follower in self.followers:
+                stack.enter_context(follower.labels.labelled("Gradient", "buckets"))
+            return original(*given, **named)
+
+
+rebuilding = Rebuilding()
+
+
 class SpreadGradients:
     """Labels them once they are there. Costs nothing where a program spreads nothing."""
 
@@ -50,15 +85,17 @@ class SpreadGradients:
     def watch_buckets(self) -> None:
         """Labels the buckets of DistributedDataParallel, which it allocates with its reducer and again after the first step."""
         if torch.distributed.is_available() and has("buckets of gradients"):
-            for name in BUCKETS:
-                self.labels.patch(name, self._as_gradients)
+            self.labels.patch(INITIALIZATION, self._as_gradients)
+            rebuilding.follow(self)
 
     def _as_gradients(self, original: Any, *given: Any, **named: Any) -> Any:
         with self.labels.labelled("Gradient", "buckets"):
             return original(*given, **named)
 
     def watch_module(self, module: torch.nn.Module) -> None:
-        """Is told of each module that is watched."""
+        """Follows a module that is called for the first time. A compiler would trace the hook of DDP's forward."""
+        if type(module).__name__ == "OptimizedModule":
+            rebuilding.end()
         if getattr(module, "gradient_as_bucket_view", False):
             for parameter in module.parameters():
                 self._label_late(parameter, 0)
