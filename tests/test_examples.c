@@ -22,7 +22,8 @@ static void the_examples_work(void **state)
         " memtrace " TINY "--device sim --steps 2 --name newest >newest.txt;"
         " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
         "   memtrace $c --help | sed -e '1,/^Examples:/d' -e '/^ *memtrace fit .*train.py/d' -e '/^ *memtrace sweep "
-        ".*train.py/d' -e '/^ *memtrace fleet /d' -e '/^ *memtrace \\(train\\|--device\\|torchrun\\)/d' -e '/--format parquet/d'"
+        ".*train.py/d' -e '/^ *memtrace fleet /d' -e '/^ *memtrace \\(train\\|--device\\|torchrun\\)/d' -e '/--format "
+        "parquet/d'"
         "     >examples.sh; echo; echo $c $(wc -l <examples.sh);"
         "   sh -e examples.sh >examples.txt;"
         " done");

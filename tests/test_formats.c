@@ -217,7 +217,7 @@ static void expect_commands_to_answer(void)
     } questions[] = {
         {"runs", "65.86 MiB"},
         {"runs --json", "\"ended_by\": null"},
-        {"peak", "69059584"},
+        {"peak --bytes", "69059584"},
         {"peak --json", "\"shortened\": []"},
         {"peak --by module", "model.lm_head"},
         {"top 5", "32.00 MiB"},
