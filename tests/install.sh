@@ -62,7 +62,7 @@ fi
 
 # asks NAME: the sample was run here; its trace has what it says that it took.
 asks() {
-    "$prefix/bin/memtrace" peak --trace label.db >said
+    "$prefix/bin/memtrace" peak --by category --trace label.db >said
     expects said 'Convolution  16.00 MiB'
     "$prefix/bin/memtrace" timeline --trace label.db --output page.html >said 2>&1
     [ -s page.html ] || die "$1: the program has no page"
@@ -106,8 +106,8 @@ $cc $flags -I cuda "$samples/replace_malloc.c" -o replace_malloc \
     $(pkg-config --cflags --libs memtrace) -Wl,-rpath,"$libraries"
 ./replace_malloc
 "$prefix/bin/memtrace" top --at peak --trace replace_malloc.db >said
-expects said '16.00 MiB      1  16.00 MiB  Buffer    replace_malloc.c:'
-expects said ' 4.00 MiB      1   4.00 MiB  Buffer    replace_malloc.c:'
+expects said '16.00 MiB      1  16.00 MiB  none          Buffer    replace_malloc.c:'
+expects said ' 4.00 MiB      1   4.00 MiB  none          Buffer    replace_malloc.c:'
 "$prefix/bin/memtrace" events --trace replace_malloc.db >said
 [ "$(grep -c " alloc " said)" -eq 2 ] && [ "$(grep -c " free " said)" -eq 2 ] ||
     { cat said; die "what it took was not given back"; }

@@ -84,7 +84,7 @@ class SpreadGradients:
 
     def watch_buckets(self) -> None:
         """Labels the buckets of DistributedDataParallel, which it allocates with its reducer and again after the first step."""
-        if torch.distributed.is_available() and has("buckets of gradients"):
+        if "torch.distributed" in sys.modules and torch.distributed.is_available() and has("buckets of gradients"):
             self.labels.patch(INITIALIZATION, self._as_gradients)
             rebuilding.follow(self)
 

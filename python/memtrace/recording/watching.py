@@ -125,11 +125,17 @@ class Watcher(Labels):
             self.observer.phases.begin_backward()
 
     def close(self, outcome: int = 0) -> None:
+        try:
+            self._describe_end(outcome)
+        except Exception as error:  # the trace is closed all the same
+            tell(f"what grows and who holds it is not known: {error!r}")
+        super().close(outcome)
+
+    def _describe_end(self, outcome: int) -> None:
         self._store_growths(outcome)
         self._store_other_cards()
         if self.error is not None and outcome == OUT_OF_MEMORY:
             self.observer.end_out_of_memory(self.error)
-        super().close(outcome)
 
     def _store_other_cards(self) -> None:
         """Stores what a rank has allocated on cards that are not its own, and who holds it."""
