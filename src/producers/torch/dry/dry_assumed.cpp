@@ -37,6 +37,7 @@ enum class rule {
     MOST,       /* of masks: the larger fraction */
     ALL,        /* true if all elements are */
     ANY,        /* true if one element is */
+    EXCEEDS,    /* false for a limit that is above the numbers which are assumed, as of outliers */
     NEVER       /* false: nothing is infinite or NaN */
 };
 
@@ -53,6 +54,8 @@ const std::unordered_map<std::string_view, rule> rules = {
     {"aten::div", rule::PRODUCT},
     {"aten::dot", rule::PRODUCT},
     {"aten::gather", rule::FIRST},
+    {"aten::ge", rule::EXCEEDS},
+    {"aten::gt", rule::EXCEEDS},
     {"aten::index", rule::FIRST},
     {"aten::index_select", rule::FIRST},
     {"aten::isinf", rule::NEVER},
@@ -141,6 +144,14 @@ double sign_by_rule(const called &call)
     }
 }
 
+/* True if a call compares a tensor of assumed numbers with a number above them. */
+bool has_high_limit(const called &call)
+{
+    const IValue &number = call.arguments[0], &limit = call.arguments[1];
+    return number.isTensor() && at::isFloatingType(number.toTensor().scalar_type()) && limit.isDouble() &&
+           limit.toDouble() > std::max(assumed_number, content_of(number.toTensor()));
+}
+
 /* Returns the fraction of a mask that is true. */
 double fraction_by_rule(const called &call)
 {
@@ -161,6 +172,8 @@ double fraction_by_rule(const called &call)
         return first >= 1 ? 1 : 0;
     case rule::ANY:
         return first > 0 ? 1 : 0;
+    case rule::EXCEEDS:
+        return has_high_limit(call) ? 0 : assumed_masks;
     case rule::NEVER:
         return 0;
     default:
