@@ -2,16 +2,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 import torch
 import torch.utils.checkpoint
 
 from . import imported
+from .change_places import ChangePlaces
 from .files import replace_everywhere
-
-if TYPE_CHECKING:
-    from .changes import Changes
 
 Module = torch.nn.Module
 
@@ -41,7 +39,7 @@ class Checkpoints:
     """Computes the repeated blocks again in backward. Where the program checkpoints several blocks as one segment, each block
     becomes a segment of its own instead."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: ChangePlaces) -> None:
         self.changes = changes
         self.original = torch.utils.checkpoint.checkpoint
         self.by_model = False  # the model was told to do so itself
@@ -101,11 +99,11 @@ class Checkpoints:
             self.changes.made["checkpoint"] = f"{len(blocks)} of {type(blocks[0]).__name__}"
 
 
-def checkpoint(changes: Changes) -> None:
+def checkpoint(changes: ChangePlaces) -> None:
     Checkpoints(changes)
 
 
-def shard_blocks(changes: Changes) -> None:
+def shard_blocks(changes: ChangePlaces) -> None:
     """Has FSDP gather each of the repeated blocks alone, where the program wraps the whole model only."""
     name = "shard-blocks"
     changes.missing[name] = "the program does not use FSDP"
@@ -152,7 +150,7 @@ def shard_blocks(changes: Changes) -> None:
     imported.follow({"torch.distributed.fsdp": follow})
 
 
-def lora_dropout(changes: Changes) -> None:
+def lora_dropout(changes: ChangePlaces) -> None:
     """Has the layers of LoRA go without dropout, which copies each layer's input."""
     def prepare(model: Module) -> None:
         module: Any

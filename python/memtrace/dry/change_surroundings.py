@@ -3,18 +3,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, ContextManager
+from typing import Any, ContextManager
 
 import torch
 
 from . import imported
+from .change_places import ChangePlaces
 from .files import replace_everywhere
 
-if TYPE_CHECKING:
-    from .changes import Changes
 
-
-def no_grad_evaluation(changes: Changes) -> None:
+def no_grad_evaluation(changes: ChangePlaces) -> None:
     """Has modules in evaluation mode run without a graph of autograd."""
     def around(module: torch.nn.Module) -> ContextManager[Any]:
         if changes.tries("no-grad-evaluation", f"{type(module).__name__} in evaluation mode"):
@@ -25,7 +23,7 @@ def no_grad_evaluation(changes: Changes) -> None:
     changes.around_evaluations.append(around)
 
 
-def eval_accumulation(changes: Changes) -> None:
+def eval_accumulation(changes: ChangePlaces) -> None:
     """Has transformers' Trainer move the outputs of each evaluation step to the host."""
     name = "eval-accumulation"
 
@@ -56,7 +54,7 @@ def is_on_card(value: Any) -> bool:
     return isinstance(value, dict) and any(map(is_on_card, value.values()))
 
 
-def map_location(changes: Changes) -> None:
+def map_location(changes: ChangePlaces) -> None:
     """Has torch.load leave tensors on the host, from which load_state_dict() copies them to the model."""
     original = torch.load
 
@@ -74,7 +72,7 @@ def map_location(changes: Changes) -> None:
     replace_everywhere({id(original): load})
 
 
-def bucket_view(changes: Changes) -> None:
+def bucket_view(changes: ChangePlaces) -> None:
     """Has gradients be views of the buckets of DistributedDataParallel, instead of copies."""
     kind: Any = torch.nn.parallel.DistributedDataParallel
     original = kind.__init__

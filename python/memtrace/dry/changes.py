@@ -23,27 +23,18 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from .._settings import settings
 from . import change_blocks, change_surroundings
+from .change_places import ChangePlaces
 from .files import replace_everywhere
 
 Module = torch.nn.Module
 
 
-class Changes:
-    """The places of a program at which changes take hold, and what became of each.
-
-    A program's own doing that a change would repeat, or that it does not go with, counts for more than where it was made."""
+class Changes(ChangePlaces):
+    """The changes of a program, which it begins, follows and answers for."""
 
     def __init__(self) -> None:
-        self.made: dict[str, str] = {}
-        self.missing: dict[str, str] = {}
-        self.hindered: dict[str, str] = {}
-        self.before_models: list[Callable[[Module], None]] = []  # called once with each outermost module that is trained
-        self.around_calls: list[Callable[[Module], ContextManager[Any]]] = []  # of such modules
-        self.inputs: list[Callable[[Module, Any], Any]] = []  # return what such a module is given instead
-        self.around_evaluations: list[Callable[[Module], ContextManager[Any]]] = []  # of modules that are evaluated
-        self.after_steps: list[Callable[[Any], None]] = []  # called with each optimizer that has made a step
+        super().__init__()
         self.names: list[str] = []
-        self.watched: set[str] = set()  # names of changes that are only looked for
         self.seen: weakref.WeakSet[Module] = weakref.WeakSet()
         self.depth = 0
         self.watch_models()
@@ -57,11 +48,6 @@ class Changes:
         for name in begun:
             self.names.append(name.lstrip("?"))
             CHANGES[self.names[-1]](self)
-
-    def tries(self, name: str, where: str) -> bool:
-        """Notes that a change can be made in a place. True if it is to be made there, and not only looked for."""
-        self.made[name] = where
-        return name not in self.watched
 
     def end_step(self, optimizer: Any, given: Any, named: Any) -> None:
         for act in self.after_steps:
