@@ -142,7 +142,7 @@ def convnext(stage: Stage) -> Step:
 
 @program(3, suite=SUITE)
 def behind_a_loader(stage: Stage) -> Step:
-    """A small net on batches of a DataLoader, the last of which is smaller."""
+    """A small net on batches of a DataLoader; the last batch is smaller."""
     images, labels = torch.randn(144, 3, 96, 96), torch.randint(0, 10, (144,))
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, labels), 64, shuffle=True, pin_memory=True)
     batches = itertools.chain.from_iterable(loader for _ in range(STEPS))

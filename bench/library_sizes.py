@@ -85,7 +85,7 @@ class Nets:
 
     def answer(self, mode: int, dtype: int, tf32: int, algorithm: int, inputs: int, hidden: int, projection: int, layers: int,
                directions: int, length: int, batch: int, words: int, dropout: int) -> Row:
-        """Returns the answers. `words` are those of a packed input, 0 of one that is not."""
+        """Returns the answers. `words` is the number of words of a packed input; 0: the input is not packed."""
         precision = F32 if dtype in (F16, BF16) else dtype
         math = 1 if dtype == F16 else 0 if tf32 else 3
         status = self.cudnn.cudnnSetRNNDescriptor_v8(
@@ -211,7 +211,7 @@ SIDES = (8, 13, 16, 17, 28, 32, 37, 48, 50, 60, 64, 66, 85, 96, 100, 101, 120, 1
 
 
 def plan_bytes(cufft: Any, kind: int, dtype: int, batch: int, sizes: tuple[int, ...], stride: int) -> int:
-    """Returns the bytes of the workspace of a plan. A stride over 1 is that of elements of the input, whose batch has stride 1."""
+    """Returns the bytes of the workspace of a plan. With a stride above 1, elements of the input have that stride, and batches have stride 1."""
     plan, size, rank, real = c_int(), c_size_t(), len(sizes), REAL[dtype]
     assert cufft.cufftCreate(byref(plan)) == 0
     try:

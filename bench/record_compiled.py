@@ -26,7 +26,7 @@ TURNS, LIMIT = 4, 150  # of a process, in seconds
 
 
 def said_by(command, environment):
-    """Runs a program and returns what it said; None if it failed, which is told."""
+    """Runs a program and returns its output; None, with a note, if it failed."""
     try:
         done = subprocess.run([str(word) for word in command], text=True, capture_output=True, check=False, timeout=LIMIT,
                               env={**os.environ, **environment})

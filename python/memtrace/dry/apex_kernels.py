@@ -71,7 +71,7 @@ class Kernels:
         return [torch.zeros(count, dtype=torch.float32, device=flag.device) for count in zeros]
 
     def norm(self, chunk: int, flag: Any, lists: Sequence[Sequence[Any]], *given: Any) -> tuple[Any, Any]:
-        """Returns the norm of all tensors, and those of each if the last argument says so."""
+        """Returns the norm of all tensors, and the norm of each tensor if the last argument says so."""
         per_tensor = bool(given and given[-1] is True)
         parts = self.partial_norms(chunk, flag, lists[0], per_tensor)
         each = torch.empty(len(lists[0]) if per_tensor else 0, dtype=torch.float32, device=flag.device)
