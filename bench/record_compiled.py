@@ -3,8 +3,8 @@
 
     bench/record_compiled.py --memtrace build/release/memtrace --package build/release/python [PROGRAM...]
 
-Prints rows for tools/figures. The programs are those of bench/compiled_program.py. What each computes, its peaks, and what Dynamo
-counts are compared between `record` and `record --no-torch`; all runs share one cache of Inductor's, of this script's own. Times are
+Prints rows for tools/figures. It runs the programs of bench/compiled_program.py. Losses, peaks and Dynamo's
+counters are compared between `record` and `record --no-torch`; all runs share one cache of Inductor's, of this script's own. Times are
 ratios of medians of steps in one process.
 """
 import argparse

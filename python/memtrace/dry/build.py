@@ -22,7 +22,7 @@ from . import cache
 from .cache import NoLibrary
 
 OLDEST = (2, 6)
-SHIPPED = (WHEEL, BESIDE)  # where libraries that came with memtrace are
+SHIPPED = (WHEEL, BESIDE)  # folders of libraries that came with memtrace
 STANDARD = "-std=c++20"
 SIGNALLED = 128  # and the signal's number: the exit code of who was ended by it
 

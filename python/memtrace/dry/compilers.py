@@ -43,7 +43,7 @@ def compile_eagerly(is_used: list[bool], note: Callable[[str], None], model: Any
     if getattr(model, "__name__", "") == WRAPPED:
         return fused_attention if is_used else model
     is_used.append(True)
-    note(f"torch.compile is left out, and the bytes are those of the eager program ({obstacle()})")
+    note(f"torch.compile is left out, and the program runs as an eager one ({obstacle()})")
     left_out[place_of_user()] = obstacle()
     return model if model is not None else lambda inner: inner
 

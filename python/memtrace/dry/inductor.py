@@ -108,7 +108,7 @@ def configure(config: Any) -> None:
 
 
 def compile_to_python(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Compiles a graph to Python code, whose memory is that of the wrapper in C++."""
+    """Compiles a graph to Python code. It allocates the same memory as the wrapper in C++."""
     patches = {name: value for name, value in (named.get("config_patches") or {}).items() if name != "cpp_wrapper"}
     with original_of("torch._inductor.config.patch")(cpp_wrapper=False):
         return original(*given, **{**named, "config_patches": patches or None})

@@ -14,7 +14,7 @@ from .._private_names import original_of, replace, wrap
 from ..recording.labels import Labels
 from .places import Place
 
-CATEGORY = "Autotune"  # of what benchmarks allocate
+CATEGORY = "Autotune"  # of memory that benchmarks allocate
 Benchmark = Callable[..., Any]
 
 

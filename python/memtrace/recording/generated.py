@@ -73,8 +73,8 @@ def origins_of(graph: Any) -> dict[str, Origin]:
 
 
 def source_nodes(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields names of nodes, and the line from which on memory belongs to them: that of the first allocation for a kernel, which is
-    before the kernel's comment, or of the comment."""
+    """Yields names of nodes, and the line from which on memory belongs to them. It is the line of a kernel's first
+    allocation, which comes before the kernel's comment, or the line of the comment."""
     first = None
     for number, line in enumerate(text.splitlines(), 1):
         comment = COMMENT.match(line)
