@@ -38,15 +38,16 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
     struct mt_holder_row *rows = NULL;
     size_t count = 0;
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "WITH merged AS (SELECT kind, name, owner, file, line, loop_file, loop_line, max(held_bytes) AS held,"
-                 " min(allocation) AS first"
-                 " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line, loop_file, loop_line)"
-                 " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event JOIN label"
-                 " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
-                 " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
-                 " LIMIT 1), ''), loop_file, loop_line FROM merged ORDER BY held DESC, first",
-                 MT_BIND_INTEGER(run->id))
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "WITH merged AS (SELECT kind, name, owner, file, line, loop_file, loop_line, max(held_bytes) AS held,"
+        " min(allocation) AS first"
+        " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line, loop_file, loop_line)"
+        " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event NOT INDEXED JOIN label"
+        " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
+        " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
+        " LIMIT 1), ''), loop_file, loop_line FROM merged ORDER BY held DESC, first",
+        MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
             .kind = mt_query_text(trace, row, 0),
             .name = mt_query_text(trace, row, 1),
@@ -83,7 +84,7 @@ static bool *find_readers(const struct mt_stack_row *stacks, size_t count)
     return reads;
 }
 
-/* True if a block gets a role later for which the program needs it. */
+/* True if a block gets a role later for which the program needs it. Searches the index of relabels (query.h). */
 static mt_status is_adopted(struct mt_trace *trace, const struct mt_run *run, int64_t allocation, bool *out)
 {
     mt_status status = MT_OK;
@@ -91,9 +92,9 @@ static mt_status is_adopted(struct mt_trace *trace, const struct mt_run *run, in
     MT_EACH_ROW (
         row, status, trace->database,
         "SELECT label.role IN ('parameter', 'buffer', 'optimizer state') FROM event JOIN label ON label.run = ?1"
-        " AND label.id = event.label WHERE event.allocation = ?2 AND event.kind = ?3 ORDER BY event.id DESC"
-        " LIMIT 1",
-        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(allocation), MT_BIND_INTEGER(MT_EVENT_RELABEL))
+        " AND label.id = event.label WHERE likely(event.kind = 10) AND event.allocation = ?2"
+        " ORDER BY event.id DESC LIMIT 1",
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(allocation))
         *out = mt_statement_integer(row, 0) != 0;
     return status;
 }
@@ -155,7 +156,7 @@ static mt_status find_moments(struct mt_trace *trace, const struct mt_run *run, 
     mt_status status = MT_OK;
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         status = mt_trace_step_of(trace, run, rows[i].event, &rows[i].step);
-        MT_EACH_ROW (row, status, trace->database, "SELECT time_ns FROM event WHERE id = ?",
+        MT_EACH_ROW (row, status, trace->database, "SELECT time_ns FROM event NOT INDEXED WHERE id = ?",
                      MT_BIND_INTEGER(rows[i].event))
             rows[i].time_ns = (uint64_t)mt_statement_integer(row, 0);
     }

@@ -86,7 +86,8 @@ static mt_status read_iterations(struct mt_trace *trace, const struct mt_run *ru
     mt_status status = find_loop(trace, run, leaks, &first, &last);
     *out = (struct ends){0};
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT * FROM (SELECT id FROM event WHERE id BETWEEN ?1 AND ?2 AND kind = ?3 AND requested_bytes = ?4"
+                 "SELECT * FROM (SELECT id FROM event NOT INDEXED WHERE id BETWEEN ?1 AND ?2 AND kind = ?3 AND "
+                 "requested_bytes = ?4"
                  " ORDER BY id DESC LIMIT ?5) ORDER BY id",
                  MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_PHASE),
                  MT_BIND_INTEGER(MT_PHASE_FORWARD), MT_BIND_INTEGER(MT_LEAK_MOST_ENDS)) {
