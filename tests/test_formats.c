@@ -1,4 +1,4 @@
-/* Traces of formats 1 to 4, which programs of those formats recorded (data/formats): they are read as traces of the newest
+/* Traces of formats 1 to 5, which programs of those formats recorded (data/formats): they are read as traces of the newest
  * format, as they are and after a run was added. */
 #include "program.h"
 #include "trace_edit.h"

@@ -158,8 +158,8 @@ CREATE TABLE IF NOT EXISTS program_phase (
     last_event INTEGER,              -- NULL: the run ended within it
     begin_ns INTEGER NOT NULL,       -- the clock of event.time_ns
     end_ns INTEGER,
-    peak_bytes INTEGER NOT NULL,     -- the most that was allocated in it
-    peak_event INTEGER NOT NULL,     -- the event that reached it first
+    peak_bytes INTEGER,              -- the most that was allocated in it
+    peak_event INTEGER,              -- the event that reached it first
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
@@ -185,8 +185,8 @@ CREATE TABLE IF NOT EXISTS holder (
     file TEXT NOT NULL,              -- "": not known
     line INTEGER NOT NULL,           -- 0: not known
     held_bytes INTEGER NOT NULL,     -- that would be free without this holder
-    loop_file TEXT NOT NULL,         -- of the loop in which it grows; "": none
-    loop_line INTEGER NOT NULL,      -- 0: none
+    loop_file TEXT,                  -- of the loop in which it grows; "": none
+    loop_line INTEGER,               -- 0: none
     PRIMARY KEY (run, allocation, id)
 ) WITHOUT ROWID;
 

@@ -60,6 +60,10 @@ static const struct {
     {"run", "ended_by", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
     {"segment", "pool", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
     {"segment", "card", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"program_phase", "peak_bytes", MT_TRACE_FORMAT_WITHOUT_LOOPS + 1},
+    {"program_phase", "peak_event", MT_TRACE_FORMAT_WITHOUT_LOOPS + 1},
+    {"holder", "loop_file", MT_TRACE_FORMAT_WITHOUT_LOOPS + 1},
+    {"holder", "loop_line", MT_TRACE_FORMAT_WITHOUT_LOOPS + 1},
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
@@ -98,12 +102,13 @@ static mt_schema_need needs(const struct mt_schema_column *column, int64_t forma
     return since > 0 ? MT_SCHEMA_NAMED : MT_SCHEMA_SAME;
 }
 
+/* Adds the columns that a trace of that format lacks to the tables that it has. */
 static mt_status add_later_columns(struct mt_database *database, int64_t format)
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < LATER_COLUMNS && status == MT_OK; i++) {
         struct mt_text sql = {0};
-        if (later_columns[i].since <= format)
+        if (later_columns[i].since <= format || table_since(later_columns[i].table) > format)
             continue;
         mt_text_add(&sql, "ALTER TABLE %s ADD COLUMN %s", later_columns[i].table, later_columns[i].column);
         status = mt_database_execute(database, mt_text_get(&sql));
@@ -157,7 +162,7 @@ _Static_assert(MT_EVENT_RELABEL == 10, "views and indexes say kind = 10");
         " LEFT JOIN label ON label.run = begun.run AND label.id = named.label"                                         \
         " LEFT JOIN span ON span.run = begun.run AND span.id = ifnull(named.span, label.span) WHERE begun.kind = 2;"
 
-/* In place of the tables of format 4. */
+/* In place of the tables that format 4 added. */
 static const char views_of_format_4[] =
     "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
     "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
@@ -167,7 +172,7 @@ static const char views_of_format_4[] =
     "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
     "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
 
-/* In place of the tables of format 5. */
+/* In place of the tables that format 5 added. */
 static const char views_of_format_5[] =
     "CREATE TEMP VIEW caveat AS SELECT 0 AS run, '' AS kind, '' AS name, '' AS file, 0 AS line, 0 AS count, 0 AS total,"
     " 0 AS bytes, 0.0 AS value WHERE 0;"
@@ -184,6 +189,10 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
 {
     if (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
         MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW segment_part AS " WHOLE_SEGMENTS));
+    if (format == MT_TRACE_FORMAT_WITHOUT_LOOPS) {
+        MT_TRY(add_view(database, format, "program_phase"));
+        MT_TRY(add_view(database, format, "holder"));
+    }
     if (format > MT_TRACE_FORMAT_WITHOUT_CAVEATS)
         return MT_OK;
     MT_TRY(add_view(database, format, "run"));

@@ -8,6 +8,7 @@
  *   2   and 1: lack table segment_part, since segments were mapped and unmapped as a whole
  *   3   and before: lack call stacks, checksums and other tables and columns, and give roles other names
  *   4   and before: lack caveats, program phases, pools, holders and findings
+ *   5   and before: lack the peaks of program phases, and the loops in which holders grow
  *
  * trace_format.c lists the tables and columns that each format added. */
 #pragma once
@@ -15,12 +16,13 @@
 #include "trace/store/connection.h"
 
 enum {
-    MT_TRACE_FORMAT = 5,
+    MT_TRACE_FORMAT = 6,
     MT_TRACE_FORMAT_WITHOUT_USES = 1,
     MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS = 2,
     MT_TRACE_FORMAT_OF_OLD_ROLES = 3, /* the last */
     MT_TRACE_FORMAT_WITHOUT_CHECKSUMS = 3,
     MT_TRACE_FORMAT_WITHOUT_CAVEATS = 4,
+    MT_TRACE_FORMAT_WITHOUT_LOOPS = 5,
 };
 
 /* Fails with MT_BAD_TRACE unless the file has the tables of a trace of that format (schema_check.h). */
