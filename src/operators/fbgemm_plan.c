@@ -89,7 +89,7 @@ static void update_tables(struct mt_operator_plan *plan, const struct mt_operato
     sort_indices(plan, call, indices, info_bytes);
     const struct mt_operand *cached = mt_call_tensor(call, "lxu_cache_locations");
     if (cached != NULL && cached->elements > 0) /* a cache in front of host memory */
-        mt_inner_guess(plan);
+        mt_inner_uncounted(plan);
     mt_inner_take_like(plan, mt_call_tensor(call, "weights_placements"));
     if (gradient != NULL && mt_call_integer(call, "pooling_mode", 0) == MEAN)
         mt_inner_take_like(plan, gradient);

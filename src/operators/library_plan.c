@@ -76,7 +76,7 @@ MT_RULE(flash_library_varlen_forward)
 {
     copy_all_rows(plan, call);
     if (mt_call_integer(call, "max_seqlen_q", 0) == 1)
-        mt_inner_guess(plan);
+        mt_inner_uncounted(plan);
 }
 
 /* Takes the gradient of the query in fp32, of `rows` in all heads: with determinism one for each group of blocks. */

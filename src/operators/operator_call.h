@@ -68,8 +68,9 @@ enum mt_inner_kind {
     MT_INNER_HOST,   /* result `number` lies on the host */
     MT_INNER_TRIAL, /* take the most bytes of the actions MT_INNER_TRY that memory is enough for; give them back; empty the cache */
     MT_INNER_TRY, /* take `bytes` and give them back; if memory is not enough, go on with the next one, which is way `number` */
-    MT_INNER_KEEP, /* take `bytes` unless this thread has taken workspace `number` for this stream; never given back */
-    MT_INNER_GUESS /* what follows is the usual choice of a library that chooses as it runs */
+    MT_INNER_KEEP,  /* take `bytes` unless this thread has taken workspace `number` for this stream; never given back */
+    MT_INNER_GUESS, /* what follows is the usual choice of a library that chooses as it runs */
+    MT_INNER_UNCOUNTED /* the call takes more, and how much is not known */
 };
 
 enum { MT_WORKSPACE_CUBLAS, MT_WORKSPACE_CUBLASLT, MT_WORKSPACE_COUNT };

@@ -133,6 +133,11 @@ void mt_inner_guess(struct mt_operator_plan *plan)
     add(plan, MT_INNER_GUESS, 0, 0);
 }
 
+void mt_inner_uncounted(struct mt_operator_plan *plan)
+{
+    add(plan, MT_INNER_UNCOUNTED, 0, 0);
+}
+
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first)
 {
     for (int i = first; i < call->output_count; i++)

@@ -73,6 +73,7 @@ void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t byt
 void mt_inner_host(struct mt_operator_plan *plan, int output);
 void mt_inner_keep(struct mt_operator_plan *plan, int workspace, int64_t bytes);
 void mt_inner_guess(struct mt_operator_plan *plan);
+void mt_inner_uncounted(struct mt_operator_plan *plan);
 
 /* Adds the partial results and counters of a reduction (operator_memory.h), which are there while its kernel runs. */
 void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction);

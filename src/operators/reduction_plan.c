@@ -235,7 +235,7 @@ MT_RULE(is_in)
     if (elements == NULL || values == NULL)
         return;
     if ((double)values->elements >= 10 * pow((double)elements->elements, 0.145)) {
-        mt_inner_guess(plan);
+        mt_inner_uncounted(plan);
         return;
     }
     mt_inner_take(plan, MT_PRODUCT(elements->elements, values->elements));

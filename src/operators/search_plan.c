@@ -73,7 +73,7 @@ MT_RULE(unique_run)
     const bool has_more = mt_call_integer(call, "return_inverse", 0) != 0 ||
                           mt_call_integer(call, "return_counts", 0) != 0 || mt_call_find(call, "dim") != NULL;
     if (has_more) {
-        mt_inner_guess(plan);
+        mt_inner_uncounted(plan);
         return;
     }
     find_distinct(plan, self, false);

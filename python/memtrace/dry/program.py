@@ -294,7 +294,7 @@ def unknown_operators(library: Any) -> list[Unknown]:
 
 
 def estimates(library: Any) -> Iterator[tuple[str, int]]:
-    """Yields in words which convolutions were estimated, and the number of calls."""
+    """Yields in words which calls were estimated, and their number."""
     calls, place = ctypes.c_uint64(), 0
     while words := library.memtrace_torch_estimate(place, ctypes.byref(calls)):
         yield words.decode(), calls.value

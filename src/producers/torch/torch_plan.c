@@ -10,19 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_UNKNOWN = 512, LONGEST_NAME = 96 };
+enum { MOST_COUNTED = 512, LONGEST_NAME = 96 };
 
-/* An operator that is not in the table. */
-struct unknown {
-    char name[LONGEST_NAME];
-    uint64_t calls, bytes;
+/* The calls of operators, each by its name. */
+struct counts {
+    struct {
+        char name[LONGEST_NAME];
+        uint64_t calls, bytes;
+    } rows[MOST_COUNTED];
+    int count;
 };
 
 static struct {
     struct mt_lock lock;
-    struct mt_card card; /* the simulated one; its name is empty until it is asked for */
-    struct unknown unknown[MOST_UNKNOWN];
-    int unknown_count;
+    struct mt_card card;   /* the simulated one; its name is empty until it is asked for */
+    struct counts unknown; /* not in the table */
+    struct counts guessed; /* whose plan has MT_INNER_GUESS */
 } plans;
 
 /* Returns the simulated card; without one, the reference card. */
@@ -65,40 +68,49 @@ int memtrace_torch_attention(const struct mt_attention_request *request)
     return mt_attention_choose(card_now(), request);
 }
 
-static struct unknown *find_unknown(const char *name)
+/* Counts a call. Operators beyond the most that are kept are left out. */
+static void add_call(struct counts *counts, const char *name, uint64_t bytes)
 {
-    for (int i = 0; i < plans.unknown_count; i++)
-        if (strcmp(plans.unknown[i].name, name) == 0)
-            return &plans.unknown[i];
-    if (plans.unknown_count == MOST_UNKNOWN)
-        return NULL;
-    struct unknown *added = &plans.unknown[plans.unknown_count++];
-    snprintf(added->name, sizeof added->name, "%s", name);
-    return added;
+    int i = 0;
+    mt_lock_take(&plans.lock);
+    while (i < counts->count && strcmp(counts->rows[i].name, name) != 0)
+        i++;
+    if (i == counts->count && i < MOST_COUNTED)
+        snprintf(counts->rows[counts->count++].name, sizeof counts->rows[i].name, "%s", name);
+    if (i < counts->count) {
+        counts->rows[i].calls++;
+        counts->rows[i].bytes += bytes;
+    }
+    mt_lock_give(&plans.lock);
+}
+
+/* Returns the name at that place, NULL after the last. */
+static const char *read_count(const struct counts *counts, int place, uint64_t *out_calls, uint64_t *out_bytes)
+{
+    const char *name = NULL;
+    mt_lock_take(&plans.lock);
+    if (place >= 0 && place < counts->count) {
+        name = counts->rows[place].name;
+        *out_calls = counts->rows[place].calls;
+        *out_bytes = counts->rows[place].bytes;
+    }
+    mt_lock_give(&plans.lock);
+    return name;
 }
 
 void memtrace_torch_count_unknown(const char *name, uint64_t bytes)
 {
-    mt_lock_take(&plans.lock);
-    struct unknown *found = find_unknown(name);
-    if (found != NULL) {
-        found->calls++;
-        found->bytes += bytes;
-    }
-    mt_lock_give(&plans.lock);
+    add_call(&plans.unknown, name, bytes);
+}
+
+void memtrace_torch_count_guess(const char *name)
+{
+    add_call(&plans.guessed, name, 0);
 }
 
 const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out_bytes)
 {
-    const char *name = NULL;
-    mt_lock_take(&plans.lock);
-    if (place >= 0 && place < plans.unknown_count) {
-        name = plans.unknown[place].name;
-        *out_calls = plans.unknown[place].calls;
-        *out_bytes = plans.unknown[place].bytes;
-    }
-    mt_lock_give(&plans.lock);
-    return name;
+    return read_count(&plans.unknown, place, out_calls, out_bytes);
 }
 
 void memtrace_torch_took(int way)
@@ -123,5 +135,10 @@ void memtrace_torch_cudnn(const char *program, const char *library, const char *
 
 const char *memtrace_torch_estimate(int place, uint64_t *out_calls)
 {
-    return mt_torch_convolutions_estimate(place, out_calls);
+    uint64_t bytes;
+    int convolutions = 0;
+    const char *words = mt_torch_convolutions_estimate(place, out_calls);
+    while (mt_torch_convolutions_estimate(convolutions, &bytes) != NULL)
+        convolutions++;
+    return words != NULL ? words : read_count(&plans.guessed, place - convolutions, out_calls, &bytes);
 }

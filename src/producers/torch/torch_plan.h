@@ -25,10 +25,13 @@ void memtrace_torch_keep_cache(int keeps_cache);
 /* Returns the kernel of scaled_dot_product_attention: an enum mt_attention_kernel. */
 int memtrace_torch_attention(const struct mt_attention_request *request);
 
-/* Counts a call whose memory inside is not known, or guessed, and the bytes of its results. Copies the operator's name. */
+/* Counts a call whose memory inside is not known, and the bytes of its results. Copies the operator's name. */
 void memtrace_torch_count_unknown(const char *name, uint64_t bytes);
 
-/* Returns the name of an operator so counted, by its place in the order of first calls, and sets its calls and bytes; NULL
+/* Counts a call whose memory inside is a guess (MT_INNER_GUESS). Copies the operator's name. */
+void memtrace_torch_count_guess(const char *name);
+
+/* Returns the name of an operator whose memory inside is not known, by its place in the order of first calls, and sets its calls and bytes; NULL
  * after the last. */
 const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out_bytes);
 
@@ -37,8 +40,8 @@ const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out
  * convolutions are estimated. */
 void memtrace_torch_cudnn(const char *program, const char *library, const char *folder);
 
-/* Returns in words which convolutions were estimated, by its place in the list of reasons, and sets the number of calls; NULL
- * after the last. */
+/* Returns which convolutions, by their reasons, and which other operators were estimated, by its place among them, and sets the
+ * number of calls; NULL after the last. */
 const char *memtrace_torch_estimate(int place, uint64_t *out_calls);
 
 #ifdef __cplusplus

@@ -261,6 +261,8 @@ class inner_call
             else if (action.kind == MT_INNER_KEEP)
                 keep_workspace(action.number, action.bytes);
             else if (action.kind == MT_INNER_GUESS)
+                memtrace_torch_count_guess(name);
+            else if (action.kind == MT_INNER_UNCOUNTED)
                 memtrace_torch_count_unknown(name, bytes_of(results));
             else
                 make(action);
