@@ -30,8 +30,8 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct import_options, name, "--name", .value = "TEXT",
               .help = "a name for the run (default: its own if memtrace exported it)"),
     MT_OPTION(TEXT, struct import_options, device, "--device", .value = "N",
-              .help = "the device to import from a file about several, or cpu (default: the GPU with most events, or "
-                      "most memory)"),
+              .help = "the device to import from a file about several: its number, cpu, or host for pinned memory "
+                      "(default: the GPU with most events, or most memory)"),
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace to add a run to (default: " MT_DEFAULT_TRACE ")"),
     MT_OPTION_WAIT(struct import_options),
@@ -122,7 +122,8 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(struct answer, trace, "trace", NULL, NULL),
     MT_NUMBER(struct answer, seconds, "seconds", NULL, "that the import took"),
     MT_COUNT(struct answer, report.entries, "events", NULL, "of the file about the device"),
-    MT_KNOWN(struct answer, report.device, "device", NULL, "of the file, instead of the run's"),
+    MT_KNOWN(struct answer, report.device, "device", NULL,
+             "of the file, instead of the run's; null: the CPU, pinned memory, or not stated"),
     MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
              "events of other devices or processes, which were left out"),
     MT_BYTES(struct answer, report.elsewhere_bytes, "elsewhere_bytes", NULL, "reserved on other devices at the end"),
@@ -130,6 +131,8 @@ static const struct mt_field answer_fields[] = {
     MT_PART(struct answer, peaks, &mt_run_peaks_types[MT_GROUP_ROLE]),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_FLAG(struct answer, report.torch.is_untimed, "untimed", NULL,
+            "the file has no times: times are the number of the events before, in microseconds"),
     MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
             "the recording was full, and overwrote its oldest events"),
     MT_FLAG(struct answer, report.is_cut, "cut", NULL, "the file ends within an event, which was left out"),
@@ -204,18 +207,32 @@ static void print_beginning(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
+static void print_times(const struct mt_import_report *report)
+{
+    struct mt_text text = {0};
+    if (!report->torch.is_untimed)
+        return;
+    mt_text_add(&text, "The file has no times: each event counts as one microsecond.");
+    print_sentence(&text);
+}
+
 /* Prints the device that was imported, if the file is about several. */
 static void print_device(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
     if (report->elsewhere == 0 && report->elsewhere_bytes == 0)
         return;
-    mt_text_add(&text, "That is device %" PRId64 " alone: ", report->device);
+    if (report->device == MT_IMPORT_HOST)
+        mt_text_add(&text, "That is the host's pinned memory alone: ");
+    else
+        mt_text_add(&text, "That is device %" PRId64 " alone: ", report->device);
     add_count(&text, report->elsewhere, "more event");
     mt_text_add(&text, " of the file %s about other devices", report->elsewhere == 1 ? "is" : "are");
     if (report->elsewhere_bytes > 0)
         mt_text_add(&text, ", where %s are reserved at the end", MT_SIZE(report->elsewhere_bytes));
     mt_text_add(&text, "%s.", report->kind == MT_IMPORT_NSYS ? " or processes" : ", which --device N imports");
+    if (report->torch.has_host)
+        mt_text_add(&text, " They include the host's pinned memory (--device host).");
     print_sentence(&text);
 }
 
@@ -287,6 +304,7 @@ static void print_text(const struct imported *imported)
         print_rounding(imported);
         print_beginning(imported->report);
     }
+    print_times(imported->report);
     print_device(imported->report);
     print_cut(imported->report);
     print_contradictions(imported->report);
@@ -395,11 +413,12 @@ static bool is_readable(const char *path)
     return access(path, R_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Reads --device: a number, or cpu. */
+/* Reads --device: a number, cpu or host. */
 static mt_status read_device(const char *text, int64_t *out)
 {
-    *out = text == NULL ? MT_IMPORT_ANY_DEVICE : MT_IMPORT_CPU;
-    return text == NULL || strcmp(text, "cpu") == 0 ? MT_OK : mt_parse_integer("--device", text, 0, INT32_MAX, out);
+    const bool is_host = text != NULL && strcmp(text, "host") == 0, is_cpu = text != NULL && strcmp(text, "cpu") == 0;
+    *out = is_host ? MT_IMPORT_HOST : is_cpu ? MT_IMPORT_CPU : MT_IMPORT_ANY_DEVICE;
+    return text == NULL || is_host || is_cpu ? MT_OK : mt_parse_integer("--device", text, 0, INT32_MAX, out);
 }
 
 /* Imports one file; `several` is NULL if it is the only one. */

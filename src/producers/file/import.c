@@ -127,7 +127,7 @@ static mt_status import_by(const struct mt_import_reader *reader, struct mt_impo
     assert((reader->read == NULL) == (reader->release == NULL));
     struct mt_import_source source = reader->source;
     mt_status status = MT_OK;
-    if (input->plan->device == MT_IMPORT_CPU && reader->kind != MT_IMPORT_TORCH)
+    if (input->plan->device < MT_IMPORT_ANY_DEVICE && reader->kind != MT_IMPORT_TORCH)
         return mt_fail(MT_USAGE, "%s can't be imported: it says nothing of the CPU's memory", input->plan->file);
     status = reader->read != NULL ? reader->read(input, &source) : rehearse(reader, input);
     if (status == MT_OK)
@@ -160,7 +160,7 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
 
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out)
 {
-    assert(plan->file != NULL && plan->trace != NULL && plan->device >= MT_IMPORT_CPU);
+    assert(plan->file != NULL && plan->trace != NULL && plan->device >= MT_IMPORT_HOST);
     struct mt_rules *rules = mt_rules_create();
     *out = (struct mt_import_report){0};
     mt_status status = plan->rules != NULL ? mt_rules_add_file(rules, plan->rules) : MT_OK;

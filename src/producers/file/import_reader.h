@@ -13,7 +13,8 @@
 /* Tags the extras of a report. */
 typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT_IMPORT_RMM } mt_import_kind;
 
-enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2 };
+/* Of a file about several devices: the one with most events, the CPU, and the host's pinned memory. */
+enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2, MT_IMPORT_HOST = -3 };
 
 struct mt_import_plan {
     const char *file;    /* to read */
@@ -22,7 +23,7 @@ struct mt_import_plan {
     int wait_seconds;    /* for another process that writes it */
     const char *name;    /* of the run; NULL: the name in the file, if it has one */
     const char *rules;   /* a file of rules that precede the built-in ones; NULL: none */
-    int64_t device;      /* of a file about several; MT_IMPORT_ANY_DEVICE: the one with most events */
+    int64_t device;      /* of a file about several, or one of the above */
 };
 
 /* The share of blocks that got a category, over the whole file. Invariant: other <= all. */
@@ -54,6 +55,8 @@ struct mt_import_torch {
     struct mt_torch_before before;
     struct mt_torch_refusal refusal;
     struct mt_step_times times;
+    bool has_host;       /* the file has pinned memory, too, which was left out */
+    bool is_untimed;     /* the file has no times: the entries before one count as microseconds */
     bool lost_beginning; /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size; /* PyTorch rounded up by steps that no setting of our allocator says */
 };
@@ -63,9 +66,10 @@ enum { MT_IMPORT_MOST_COUNTS = 16, MT_IMPORT_MOST_UNCOVERED = 5 };
 /* The result of an import. Owns its rows and their texts. */
 struct mt_import_report {
     mt_import_kind kind;
-    const char *format;       /* "PyTorch memory snapshot (pickle)"; static */
-    int64_t run;              /* its number in the trace */
-    int64_t device;           /* of the file, that the run is about; MT_IMPORT_ANY_DEVICE: the file does not say */
+    const char *format; /* "PyTorch memory snapshot (pickle)"; static */
+    int64_t run;        /* its number in the trace */
+    int64_t
+        device; /* of the file, that the run is about, or MT_IMPORT_HOST; MT_IMPORT_ANY_DEVICE: the file does not say */
     uint64_t elsewhere;       /* events of memory of other devices or processes, which are not in the run */
     uint64_t elsewhere_bytes; /* reserved on other devices at the end, as far as the file says */
     uint64_t entries;         /* of the file about the device: the sum of the counts */

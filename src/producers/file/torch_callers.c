@@ -103,6 +103,8 @@ mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, cons
 const char *mt_torch_metadata(const struct mt_torch_event *event)
 {
     struct mt_value_key key = MT_VALUE_KEY("user_metadata");
+    if (event->is_workspace)
+        return MT_TORCH_WORKSPACE_METADATA;
     return mt_value_text(mt_value_get(event->event, &key));
 }
 

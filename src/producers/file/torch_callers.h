@@ -49,6 +49,9 @@ mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_t
 mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
                                           mt_stack_id outer, const struct mt_sink *sink);
 
+/* The text of a workspace of Ascend, which the program gave none. */
+#define MT_TORCH_WORKSPACE_METADATA "workspace of torch_npu"
+
 /* Returns the text that the program gave the block of an event; "" if none. */
 const char *mt_torch_metadata(const struct mt_torch_event *event);
 

@@ -46,6 +46,7 @@ static void replay_with(const struct mt_torch_snapshot *snapshot, const struct m
     out->device = snapshot->device;
     out->elsewhere = snapshot->elsewhere;
     out->elsewhere_bytes = snapshot->elsewhere_bytes;
+    out->torch.has_host = snapshot->has_host;
     for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
         mt_import_count(out,
                         action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),
@@ -66,6 +67,9 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
     mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
     out->torch.lost_beginning = is_beginning_lost(snapshot->settings.overflow, out->entries, &out->torch.before);
+    out->torch.is_untimed = snapshot->is_untimed;
+    if (snapshot->is_untimed)
+        mt_step_times_release(&out->torch.times);
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
 }
 

@@ -55,9 +55,20 @@ void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_setting
                                    .gc_threshold = read_share(mt_value_find(settings, "garbage_collection_threshold")),
                                    .overflow = read_overflow(mt_value_find(settings, "trace_alloc_overflowed")),
                                    .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0,
-                                   .configuration = mt_value_text(mt_value_find(settings, "PYTORCH_CUDA_ALLOC_CONF"))};
+                                   .device = mt_torch_device_find(root),
+                                   .configuration = mt_torch_device_configuration(settings)};
     for (int i = 0; i < MT_TORCH_INTERVALS; i++)
         out->divisions[i] = read_divisions(by_interval, i);
+}
+
+void mt_torch_settings_of_host(struct mt_torch_settings *out)
+{
+    *out = (struct mt_torch_settings){.max_split_bytes = UINT64_MAX, .device = MT_TORCH_HOST, .configuration = ""};
+}
+
+bool mt_torch_settings_is_pytorch(const struct mt_torch_settings *settings)
+{
+    return settings->device != MT_TORCH_MLX && settings->device != MT_TORCH_HOST;
 }
 
 static uint32_t divisions_of(const struct mt_torch_settings *settings, uint64_t bytes)
@@ -76,6 +87,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint64_t bytes)
 {
     assert(bytes <= UINT64_C(1) << 62);
+    bytes += settings->padding_bytes;
     if (bytes < ROUNDING)
         return ROUNDING;
     uint64_t divisions = divisions_of(settings, bytes), power = UINT64_C(1) << (63 - __builtin_clzll(bytes));
@@ -126,11 +138,13 @@ void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const ch
 static void read_pytorch(const struct mt_torch_settings *settings, struct mt_torch_facts *out)
 {
     struct mt_text alloc = {0};
+    out->device = mt_torch_device_name(settings->device);
+    if (!mt_torch_settings_is_pytorch(settings))
+        return;
     format(settings, &alloc);
-    out->device = "PyTorch snapshot";
     out->alloc = alloc.data;
     mt_torch_facts_add(out, "alloc", out->alloc);
-    if (settings->is_known)
+    if (settings->is_known || settings->is_expandable)
         mt_torch_facts_add(out, "expandable_segments", settings->is_expandable ? "on" : "off");
     if (settings->configuration[0] != '\0')
         mt_torch_facts_add(out, "pytorch_alloc_conf", settings->configuration);

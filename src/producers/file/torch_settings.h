@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/text.h"
+#include "producers/file/torch_device.h"
 #include "producers/file/value.h"
 #include "trace/store/recorder.h"
 
@@ -29,11 +30,19 @@ struct mt_torch_settings {
     double gc_threshold;                    /* 0: off */
     bool is_expandable;                     /* segments grow */
     mt_torch_overflow overflow;
-    const char *configuration; /* PYTORCH_CUDA_ALLOC_CONF, of the values; "" if it was not set */
+    mt_torch_device device;
+    uint64_t padding_bytes;    /* that are added to a request before it is rounded; of Ascend */
+    const char *configuration; /* PYTORCH_CUDA_ALLOC_CONF or its like, of the values; "" if it was not set */
 };
 
 /* Reads allocator_settings of a snapshot. A value that PyTorch can't have counts as the default. */
 void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_settings *out);
+
+/* Sets the settings of pinned memory of the host: all defaults. */
+void mt_torch_settings_of_host(struct mt_torch_settings *out);
+
+/* True if PyTorch's rules for blocks and segments apply. MLX and pinned memory have others. */
+bool mt_torch_settings_is_pytorch(const struct mt_torch_settings *settings);
 
 /* Returns the size to which a request is rounded up. bytes <= 2^62. */
 uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint64_t bytes);

@@ -31,6 +31,8 @@ struct reading {
     struct keys keys;
     struct mt_import_sizes sizes;
     struct mt_torch_snapshot *out;
+    bool has_time;        /* an event has one */
+    bool has_block_sizes; /* the sizes of events are those of blocks */
 };
 
 static struct keys make_keys(void)
@@ -51,9 +53,17 @@ static bool is_list(const struct mt_value *root)
     return root->kind == MT_VALUE_LIST && mt_value_find(mt_value_at(root, 0), "blocks")->kind == MT_VALUE_LIST;
 }
 
-static const struct mt_value *segments_of(const struct mt_value *root)
+static const struct mt_value *segments_of(const struct mt_value *root, int64_t device)
 {
+    if (device == MT_IMPORT_HOST)
+        return mt_value_find(root, "host_segments");
     return is_list(root) ? root : mt_value_find(root, "segments");
+}
+
+static const struct mt_value *trace_of(const struct mt_value *root, int64_t device)
+{
+    return device == MT_IMPORT_HOST ? mt_value_find(root, "host_traces")
+                                    : mt_value_at(mt_value_find(root, "device_traces"), (uint32_t)device);
 }
 
 bool mt_torch_snapshot_is_one(const struct mt_value *root)
@@ -132,7 +142,7 @@ static mt_status read_memory(struct reading *reading, const struct mt_value *val
     struct keys *keys = &reading->keys;
     mt_status status = read_natural(value, &keys->addr, place, &out->address);
     MT_THEN(status, read_size(reading, value, &keys->size, place, out->address, &out->bytes));
-    out->block_bytes = natural_or(value, &keys->block_bytes, 0);
+    out->block_bytes = natural_or(value, &keys->block_bytes, reading->has_block_sizes ? out->bytes : 0);
     if (status == MT_OK && out->block_bytes > 0)
         status = check_size(reading, place, out->address, out->block_bytes);
     return status;
@@ -151,16 +161,26 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
     out->forward_frames = mt_value_get(value, &keys->forward_frames);
-    mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
+    reading->has_time |= mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
     if (is_about_memory(out->action))
         return read_memory(reading, value, place, out);
     out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)
         out->address = natural_or(value, &keys->device_free, UINT64_MAX);
-    if (out->action == MT_TORCH_ANNOTATE)
+    if (out->action == MT_TORCH_ANNOTATE || out->action == MT_TORCH_WORKSPACE)
         out->address = natural_or(value, &keys->addr, 0);
     return MT_OK;
+}
+
+/* True if one of the two entries before the next event announces it as the allocation of a workspace. */
+static bool is_workspace(const struct mt_torch_snapshot *snapshot)
+{
+    const struct mt_torch_event *event = &snapshot->events[snapshot->event_count];
+    for (size_t back = 1; back <= 2 && back <= snapshot->event_count; back++)
+        if (event->action == MT_TORCH_ALLOC && event[-(ptrdiff_t)back].action == MT_TORCH_WORKSPACE)
+            return event[-(ptrdiff_t)back].address == event->address;
+    return false;
 }
 
 static mt_status read_list(struct reading *reading, const struct mt_value *list)
@@ -168,10 +188,20 @@ static mt_status read_list(struct reading *reading, const struct mt_value *list)
     struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
-        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, &out->events[out->event_count]);
+        struct mt_torch_event *event = &out->events[out->event_count];
+        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, event);
+        event->is_workspace = is_workspace(out);
+        event->block_bytes = event->is_workspace ? event->bytes : event->block_bytes;
         out->event_count += status == MT_OK;
     }
     return status;
+}
+
+static void number_moments(struct mt_torch_snapshot *out)
+{
+    out->is_untimed = true;
+    for (size_t i = 0; i < out->event_count; i++)
+        out->events[i].time_us = (int64_t)i;
 }
 
 /* Reads the events before the state that the snapshot has, and, of one of ours, those after it. */
@@ -182,7 +212,10 @@ static mt_status read_events(struct reading *reading, const struct mt_value *bef
     out->events = mt_host_alloc(most * sizeof *out->events);
     mt_status status = read_list(reading, before);
     out->state_event = out->event_count;
-    return status == MT_OK ? read_list(reading, after) : status;
+    MT_THEN(status, read_list(reading, after));
+    if (out->event_count > 0 && !reading->has_time)
+        number_moments(out);
+    return status;
 }
 
 static mt_status read_block(struct reading *reading, const struct mt_value *value, struct place place, uint64_t next,
@@ -235,9 +268,10 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
     return status == MT_OK ? MT_OK : mt_fail_context(status, "segment %" PRIu32, place.index);
 }
 
+/* Of pinned memory, PyTorch writes device -1. */
 static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_t device)
 {
-    return natural_or(value, &keys->device, 0) == (uint64_t)device;
+    return device == MT_IMPORT_HOST || natural_or(value, &keys->device, 0) == (uint64_t)device;
 }
 
 /* Returns the number of blocks in the device's segments; a list that many segments share counts for each. */
@@ -317,57 +351,95 @@ static uint64_t count_events(const struct mt_value *trace, struct keys *keys)
     return count;
 }
 
-/* Returns the device with most events about memory and, of equal ones, with most reserved bytes. */
+/* True if the snapshot has pinned memory of the host. */
+static bool has_host(const struct mt_value *root)
+{
+    return mt_value_count(trace_of(root, MT_IMPORT_HOST)) + mt_value_count(segments_of(root, MT_IMPORT_HOST)) > 0;
+}
+
+/* Returns the device with most events about memory and, of equal ones, with most reserved bytes; the host if no device has
+ * any. */
 static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
 {
-    const struct mt_value *traces = mt_value_find(root, "device_traces"), *segments = segments_of(root);
+    const struct mt_value *segments = segments_of(root, 0);
     const uint32_t devices = count_devices(root, keys);
     uint32_t busiest = 0;
-    uint64_t most_events = count_events(mt_value_at(traces, 0), keys);
+    uint64_t most_events = count_events(trace_of(root, 0), keys);
     for (uint32_t i = 1; i < devices; i++) {
-        const uint64_t events = count_events(mt_value_at(traces, i), keys);
+        const uint64_t events = count_events(trace_of(root, i), keys);
         if (events < most_events ||
             (events == most_events && count_reserved(segments, keys, i) <= count_reserved(segments, keys, busiest)))
             continue;
         busiest = i;
         most_events = events;
     }
-    return busiest;
+    const bool is_idle = most_events == 0 && count_reserved(segments, keys, busiest) == 0;
+    return is_idle && has_host(root) ? MT_IMPORT_HOST : (int64_t)busiest;
 }
 
-/* Counts what the snapshot has about other devices. */
+/* Ascend's allocator adds PADDING_BYTES to requests, except on newer chips. A live block without room for them shows that
+ * it added none. */
+static void find_padding(struct mt_torch_snapshot *out)
+{
+    enum { PADDING_BYTES = 32 };
+    out->settings.padding_bytes = out->settings.device == MT_TORCH_ASCEND ? PADDING_BYTES : 0;
+    for (size_t i = 0; i < out->block_count; i++)
+        if (out->blocks[i].bytes < out->blocks[i].requested_bytes + PADDING_BYTES)
+            out->settings.padding_bytes = 0;
+}
+
+/* Counts what the snapshot has about one other device. */
+static void count_other(const struct mt_value *root, struct keys *keys, int64_t device, struct mt_torch_snapshot *out)
+{
+    if (device == out->device)
+        return;
+    out->elsewhere += count_events(trace_of(root, device), keys);
+    out->elsewhere_bytes += count_reserved(segments_of(root, device), keys, device);
+}
+
 static void count_elsewhere(const struct mt_value *root, struct keys *keys, struct mt_torch_snapshot *out)
 {
-    const struct mt_value *traces = mt_value_find(root, "device_traces");
-    for (uint32_t i = 0; i < count_devices(root, keys); i++) {
-        if (i == out->device)
-            continue;
-        out->elsewhere += count_events(mt_value_at(traces, i), keys);
-        out->elsewhere_bytes += count_reserved(segments_of(root), keys, i);
-    }
+    for (uint32_t i = 0; i < count_devices(root, keys); i++)
+        count_other(root, keys, i, out);
+    count_other(root, keys, MT_IMPORT_HOST, out);
+    out->has_host = has_host(root) && out->device != MT_IMPORT_HOST;
+}
+
+/* Fails with MT_USAGE if the snapshot has no such device. */
+static mt_status check_device(const struct mt_value *root, struct keys *keys, int64_t device)
+{
+    const uint32_t devices = count_devices(root, keys);
+    if (device == MT_IMPORT_CPU)
+        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory, except of pinned memory (host)");
+    if (device == MT_IMPORT_HOST)
+        return has_host(root) ? MT_OK
+                              : mt_fail(MT_USAGE, "the snapshot has no pinned memory of the host, which "
+                                                  "_record_memory_history(record_pinned_host_memory=True) records");
+    return device >= 0 && device < devices
+               ? MT_OK
+               : mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
+                         device);
 }
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
-    assert(device >= MT_IMPORT_CPU);
+    assert(device >= MT_IMPORT_HOST);
     struct reading reading = {.keys = make_keys(), .out = out};
-    const struct mt_value *traces = mt_value_find(root, "device_traces");
     *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
                                                                                : busiest_device(root, &reading.keys)};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
-    uint32_t devices = count_devices(root, &reading.keys);
-    if (device == MT_IMPORT_CPU)
-        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory");
-    if (out->device < 0 || out->device >= devices)
-        return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
-                       out->device);
-    MT_TRY(read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
-                       mt_value_find(mt_value_find(root, "memtrace"), "after")));
-    MT_TRY(read_segments(&reading, segments_of(root)));
+    MT_TRY(check_device(root, &reading.keys, out->device));
+    if (out->device == MT_IMPORT_HOST)
+        mt_torch_settings_of_host(&out->settings);
+    else
+        mt_torch_settings_read(root, &out->settings);
+    reading.has_block_sizes = !mt_torch_settings_is_pytorch(&out->settings);
+    MT_TRY(read_events(&reading, trace_of(root, out->device), mt_value_find(mt_value_find(root, "memtrace"), "after")));
+    MT_TRY(read_segments(&reading, segments_of(root, out->device)));
     count_elsewhere(root, &reading.keys, out);
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
-    mt_torch_settings_read(root, &out->settings);
+    find_padding(out);
     return MT_OK;
 }
 

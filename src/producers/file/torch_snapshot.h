@@ -24,7 +24,8 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(OTHER, "") /* newer than this program */
+    X(WORKSPACE, "workspace_snapshot") /* of Ascend: what follows allocates a workspace of the end */                  \
+    X(OTHER, "")                       /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,
 typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
@@ -48,6 +49,7 @@ struct mt_torch_event {
                                             * texts as Python prints a traceback */
     const struct mt_value *event;          /* the whole dict; NULL if it is derived */
     bool is_derived;                       /* it is no entry of the file */
+    bool is_workspace;                     /* it allocates a workspace of Ascend */
 };
 
 /* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
@@ -73,11 +75,13 @@ struct mt_torch_annotation {
 };
 
 struct mt_torch_snapshot {
-    int64_t device;
+    int64_t device;                      /* or MT_IMPORT_HOST */
     uint64_t elsewhere, elsewhere_bytes; /* of other devices: events about memory, and bytes reserved at the end */
+    bool has_host;                       /* and of pinned memory, which is not this device's */
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
+    bool is_untimed; /* no event has a time: the number of events before it counts as microseconds */
     size_t
         state_event; /* the number of events after which blocks and segments are as stated: all, but in one of ours */
     struct mt_torch_block *blocks; /* of all segments, in the order of the file */
@@ -93,7 +97,7 @@ struct mt_torch_snapshot {
 bool mt_torch_snapshot_is_one(const struct mt_value *root);
 
 /* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events about memory and, of equal ones, with
- * most memory. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
+ * most memory, or MT_IMPORT_HOST if none has any. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
  * such device. Release it in any case. */
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
 void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
