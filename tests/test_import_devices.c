@@ -1,4 +1,4 @@
-/* memtrace import of snapshots of devices other than CUDA's, and of pinned memory. */
+/* memtrace import of snapshots of devices other than CUDA's, of pinned memory, and of annotated memory. */
 #include "program.h"
 #include "same_rows.h"
 
@@ -70,6 +70,17 @@ static void the_settings_of_xpu_are_kept(void **state)
                         "expandable_segments:False");
 }
 
+/* The operations of MLX are the texts of its blocks. */
+static void operations_of_mlx_are_categories(void **state)
+{
+    (void)state;
+    expect_success(import_kind("mlx"));
+    assert_int_equal(sql_integer("x.db", "SELECT count(*) FROM event JOIN label ON label.id = label WHERE kind = 2 AND"
+                                         " category = 'Matmul' AND op = 'Matmul'"),
+                     4);
+    assert_int_equal(sql_integer("x.db", "SELECT count(*) FROM setting WHERE name = 'alloc'"), 0);
+}
+
 /* 1000 B, 3 MiB and 5000 B are rounded to powers of two, and a freed block of 1 KiB serves 700 B. */
 static void pinned_memory_is_a_device_of_its_own(void **state)
 {
@@ -104,15 +115,33 @@ static void pinned_memory_alone_is_imported_without_asking(void **state)
     assert_int_equal(sql_integer("alone.db", PEAK("allocated")), 1024 + 4 * MIB + 8192);
 }
 
+/* The program set the text of one block as it took it, and that of another afterwards. */
+static void annotations_are_categories(void **state)
+{
+    (void)state;
+    expect_success(MEMTRACE("import " PINNED " --trace noted.db"));
+    assert_string_equal(sql_text("noted.db", "SELECT group_concat(requested_bytes || ' ' || category, ', ') FROM event"
+                                             " JOIN label ON label.id = label WHERE kind IN (2, 10)"),
+                        "6291456 kv cache, 3145728 Other, 2097152 Other, 3145728 adapter");
+    expect_success(shell("echo 'metadata=adapter -> category=Param role=parameter' >my.rules; \"$M\" import " PINNED
+                         " --rules my.rules --trace ruled.db"));
+    assert_string_equal(
+        sql_text("ruled.db",
+                 "SELECT category || ' ' || role FROM event JOIN label ON label.id = label WHERE kind = 10"),
+        "Param parameter");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_device_is_named_and_has_its_peaks),
         cmocka_unit_test(workspaces_of_ascend_live_from_the_beginning),
         cmocka_unit_test(the_settings_of_xpu_are_kept),
+        cmocka_unit_test(operations_of_mlx_are_categories),
         cmocka_unit_test(pinned_memory_is_a_device_of_its_own),
         cmocka_unit_test(the_gpu_is_imported_and_pinned_memory_named),
         cmocka_unit_test(pinned_memory_alone_is_imported_without_asking),
+        cmocka_unit_test(annotations_are_categories),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

@@ -98,7 +98,7 @@ static struct mt_rule_answer ask_again(struct mt_torch_labels *labels, const str
     return answer;
 }
 
-/* Gives a live block other metadata: what rules set by it changes. */
+/* Gives a live block other metadata: what rules set by it changes, or else its category. */
 static void annotate(struct mt_torch_labels *labels, const struct mt_torch_event *event)
 {
     uint64_t place;
@@ -108,8 +108,11 @@ static void annotate(struct mt_torch_labels *labels, const struct mt_torch_event
     const struct mt_rule_answer old = ask_again(labels, block, ""),
                                 new = ask_again(labels, block, mt_torch_metadata(event));
     struct mt_label *label = &block->label;
+    const mt_category named = mt_sink_category(&labels->sink, mt_torch_metadata(event));
     if (new.category != NULL &&new.category != old.category)
         label->category = mt_sink_category(&labels->sink, new.category);
+    else if (named != MT_CATEGORY_OTHER)
+        label->category = named;
     if (new.role != MT_RULE_SILENT &&new.role != old.role)
         label->role = (mt_role) new.role;
     if (new.op != NULL &&new.op != old.op)
@@ -170,11 +173,14 @@ static mt_role role_of(const struct mt_rule_subject *subject, int said)
     return subject->life;
 }
 
-/* Returns the operator's name in forward, and the node's and the operator's in backward. */
-static const char *op_of(const struct mt_torch_caller *caller, struct mt_text *text)
+/* Returns the operator's name in forward, and the node's and the operator's in backward. The metadata takes the place of an
+ * operator that is not known. */
+static const char *op_of(const struct mt_torch_caller *caller, const char *metadata, struct mt_text *text)
 {
+    if (caller->stack.node[0] == '\0' && caller->op[0] == '\0')
+        return metadata[0] != '\0' ? metadata : "unknown";
     if (caller->stack.node[0] == '\0')
-        return caller->op[0] != '\0' ? caller->op : "unknown";
+        return caller->op;
     mt_text_add(text, "%s%s%s", caller->stack.node, caller->op[0] != '\0' ? "." : "", caller->op);
     return mt_text_get(text);
 }
@@ -208,6 +214,21 @@ static mt_category category_of(struct mt_torch_labels *labels, const char *said,
     if (said != NULL)
         return mt_sink_category(&labels->sink, said);
     return forward != NULL ? forward->category : MT_CATEGORY_OTHER;
+}
+
+/* Returns the category that a block's metadata names; MT_CATEGORY_OTHER if it has none, or a rule with a condition on it set
+ * the category of `answer`. */
+static mt_category named_category(struct mt_torch_labels *labels, const struct mt_torch_caller *caller,
+                                  const struct mt_rule_subject *subject, const struct mt_rule_answer *answer)
+{
+    struct mt_rule_subject silent = *subject;
+    struct mt_rule_answer otherwise;
+    if (subject->metadata[0] == '\0')
+        return MT_CATEGORY_OTHER;
+    silent.metadata = "";
+    mt_rules_ask(labels->callers.rules, &caller->choice, &silent, &otherwise);
+    return answer->category == otherwise.category ? mt_sink_category(&labels->sink, subject->metadata)
+                                                  : MT_CATEGORY_OTHER;
 }
 
 static void count_coverage(struct mt_torch_labels *labels, struct mt_torch_caller *caller,
@@ -270,12 +291,14 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
     mt_rules_ask(labels->callers.rules, &caller->choice, &subject, &answer);
+    const bool is_workspace = request->event != NULL && request->event->is_workspace;
+    const mt_category named = is_workspace ? MT_CATEGORY_OTHER : named_category(labels, caller, &subject, &answer);
     const struct mt_label label = {
-        .category = category_of(labels, answer.category, forward),
+        .category = named != MT_CATEGORY_OTHER ? named : category_of(labels, answer.category, forward),
         .role = role_of(&subject, answer.role),
         .role_source = MT_ROLE_SOURCE_INFERRED,
         .phase = subject.phase,
-        .op = answer.op != NULL ? answer.op : op_of(caller, &op),
+        .op = answer.op != NULL ? answer.op : op_of(caller, subject.metadata, &op),
         .span = told != 0 && answer.span == NULL ? told : span_of(labels, caller, answer.span, forward),
         .layer = -1};
     *out_label = labels->sink.intern_label(labels->sink.context, &label);
