@@ -163,14 +163,52 @@ static void a_refused_request_ends_the_run(void **state)
     assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 512);
 }
 
+#define SUM(us, type, bytes, total)                                                                                    \
+    "{\"ph\": \"i\", \"s\": \"t\", \"name\": \"[memory]\", \"pid\": 7, \"tid\": 1, \"ts\": " #us                       \
+    ", \"args\": {\"Device Type\": " #type ", \"Device Id\": 0, \"Bytes\": " #bytes total "}}"
+
+/* PyTorch 1.8 to 1.9 wrote Device Type, Device Id and Bytes alone (torch/csrc/autograd/profiler_kineto.cpp). */
+static void a_trace_without_addresses_becomes_sums_over_time(void **state)
+{
+    (void)state;
+    static const char events[] = SUM(1, 1, 512, "") "," SUM(2, 1, 1024, "") "," SUM(3, 1, 512, "") "," SUM(
+        4, 1, -1024, "") "," SUM(5, 1, -512, "") "," SUM(6, 1, -4096, "") "," SUM(7, 1, 2048, "");
+    const struct said *said = import_events(events, "");
+    expect_success(said);
+    assert_says(said->out, "The file has no addresses");
+    assert_says(said->out, "It has no totals either");
+    assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 4096 + 512 + 1024 + 512);
+    assert_string_equal(sql_text("x.db", "SELECT group_concat(live, ' ') FROM (SELECT sum(CASE kind WHEN 2 THEN"
+                                         " block_bytes ELSE -block_bytes END) OVER (ORDER BY id) AS live FROM event"
+                                         " WHERE kind IN (2, 3))"),
+                        "4096 4608 5632 6144 5120 4608 512 2560");
+    json_t *json = json_of(import_events(events, "--json"));
+    assert_true(json_is_true(json_object_get(json, "paired")));
+    assert_true(json_is_true(json_object_get(json, "relative")));
+    json_decref(json);
+}
+
+/* Later versions have totals, too. XPU is one of the kinds of GPUs. */
+static void totals_show_memory_from_before_a_trace_without_addresses(void **state)
+{
+    (void)state;
+    const struct said *said = import_events(
+        SUM(1, 12, 512, ", \"Total Allocated\": 10512") "," SUM(2, 12, -512, ", \"Total Allocated\": 10000"), "");
+    expect_success(said);
+    assert_null(strstr(said->out, "no totals"));
+    assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 10512);
+}
+
 static void a_trace_that_cannot_be_read_is_told_why(void **state)
 {
     (void)state;
-    static const char *const traces[][2] = {{CALL("cpu_op", "aten::mm", 10, 10), "profile_memory=True"},
-                                            {MEMORY(1, 0, -5, 512, 512), "event 0, of memory, has no \"Addr\""},
-                                            {MEMORY(1, 0, 4096, true, 512), "event 0, of memory, has no \"Bytes\""},
-                                            {MEMORY("now", 0, 4096, 512, 512), "event 0, of memory, has no \"ts\""},
-                                            {MEMORY(1, 0, 4096, 999999999999999999, 512), "event 0"}};
+    static const char *const traces[][2] = {
+        {CALL("cpu_op", "aten::mm", 10, 10), "profile_memory=True"},
+        {MEMORY(1, 0, -5, 512, 512), "event 0, of memory, has no \"Addr\""},
+        {MEMORY(1, 0, 4096, true, 512), "event 0, of memory, has no \"Bytes\""},
+        {MEMORY("now", 0, 4096, 512, 512), "event 0, of memory, has no \"ts\""},
+        {MEMORY(1, 0, 4096, 512, 512) "," SUM(2, 1, 512, ""), "event 1, of memory, has no \"Addr\""},
+        {MEMORY(1, 0, 4096, 999999999999999999, 512), "event 0"}};
     for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++) {
         const struct said *said = import_events(traces[i][0], "");
         assert_int_equal(said->code, MT_BAD_TRACE);
@@ -190,6 +228,8 @@ int main(void)
         cmocka_unit_test(reserved_memory_is_pytorchs_total),
         cmocka_unit_test(the_cpus_memory_is_imported_on_request),
         cmocka_unit_test(a_refused_request_ends_the_run),
+        cmocka_unit_test(a_trace_without_addresses_becomes_sums_over_time),
+        cmocka_unit_test(totals_show_memory_from_before_a_trace_without_addresses),
         cmocka_unit_test(a_trace_that_cannot_be_read_is_told_why),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -131,6 +131,10 @@ static const struct mt_field answer_fields[] = {
     MT_PART(struct answer, peaks, &mt_run_peaks_types[MT_GROUP_ROLE]),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_FLAG(struct answer, report.torch.is_paired, "paired", NULL,
+            "the file has no addresses: each free ends the youngest block of its size"),
+    MT_FLAG(struct answer, report.torch.is_relative, "relative", NULL,
+            "the file has no totals: memory from before it that stays is not counted"),
     MT_FLAG(struct answer, report.torch.is_untimed, "untimed", NULL,
             "the file has no times: times are the number of the events before, in microseconds"),
     MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
@@ -207,13 +211,20 @@ static void print_beginning(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
-static void print_times(const struct mt_import_report *report)
+/* Prints what the file does not have, and what took its place. */
+static void print_absent(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
-    if (!report->torch.is_untimed)
-        return;
-    mt_text_add(&text, "The file has no times: each event counts as one microsecond.");
-    print_sentence(&text);
+    if (report->torch.is_untimed)
+        mt_text_add(&text, "The file has no times: each event counts as one microsecond. ");
+    if (report->torch.is_paired)
+        mt_text_add(&text,
+                    "The file has no addresses: sums over time are right, but which of several blocks of one size a "
+                    "free ends is a guess. ");
+    if (report->torch.is_relative)
+        mt_text_add(&text, "It has no totals either: memory from before that is not freed in it is not counted. ");
+    if (text.length > 0)
+        print_sentence(&text);
 }
 
 /* Prints the device that was imported, if the file is about several. */
@@ -304,7 +315,7 @@ static void print_text(const struct imported *imported)
         print_rounding(imported);
         print_beginning(imported->report);
     }
-    print_times(imported->report);
+    print_absent(imported->report);
     print_device(imported->report);
     print_cut(imported->report);
     print_contradictions(imported->report);

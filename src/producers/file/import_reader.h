@@ -56,6 +56,8 @@ struct mt_import_torch {
     struct mt_torch_refusal refusal;
     struct mt_step_times times;
     bool has_host;       /* the file has pinned memory, too, which was left out */
+    bool is_paired;      /* the file has no addresses: a free ends the youngest block of its size */
+    bool is_relative;    /* the file has no totals: memory from before it that stays does not show */
     bool is_untimed;     /* the file has no times: the entries before one count as microseconds */
     bool lost_beginning; /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size; /* PyTorch rounded up by steps that no setting of our allocator says */

@@ -47,6 +47,8 @@ static void replay_with(const struct mt_torch_snapshot *snapshot, const struct m
     out->elsewhere = snapshot->elsewhere;
     out->elsewhere_bytes = snapshot->elsewhere_bytes;
     out->torch.has_host = snapshot->has_host;
+    out->torch.is_paired = snapshot->is_paired;
+    out->torch.is_relative = snapshot->is_relative;
     for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
         mt_import_count(out,
                         action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),

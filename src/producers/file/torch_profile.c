@@ -5,6 +5,7 @@
 #include "base/order.h"
 #include "producers/file/profile_cache.h"
 #include "producers/file/profile_frames.h"
+#include "producers/file/profile_pairs.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -12,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PyTorch's numbers of kinds of devices. */
-enum { DEVICE_CPU = 0, DEVICE_CUDA = 1, DEVICE_HIP = 6, MOST_DEVICES = 1024 };
+/* PyTorch's numbers of kinds of devices. Ascend, Neuron and others outside of PyTorch share the last one. */
+enum { DEVICE_CPU = 0, DEVICE_CUDA = 1, DEVICE_HIP = 6, DEVICE_XPU = 12, DEVICE_MTIA = 19, DEVICE_PRIVATE = 20 };
+
+enum { MOST_DEVICES = 1024 };
 
 /* The address of the block for memory that the trace saw neither taken nor freed: beyond those of processes. */
 #define UNSEEN_ADDRESS (UINT64_C(1) << 62)
@@ -39,6 +42,8 @@ struct reading {
     int64_t device;
     const struct mt_value *unseen_frames;
     struct mt_import_sizes sizes;
+    bool has_addresses, lacks_addresses; /* blocks have them, or not */
+    bool has_totals;
 };
 
 bool mt_torch_profile_is_one(const struct mt_value *root)
@@ -79,8 +84,9 @@ static int64_t gpu_of(const struct mt_value *event)
 {
     const struct mt_value *args = mt_value_find(event, "args");
     int64_t type = integer_or(args, "Device Type", DEVICE_CPU), number = integer_or(args, "Device Id", -1);
-    bool is_gpu = (type == DEVICE_CUDA || type == DEVICE_HIP) && number >= 0 && number < MOST_DEVICES;
-    return is_gpu ? number : MT_IMPORT_ANY_DEVICE;
+    bool is_gpu = type == DEVICE_CUDA || type == DEVICE_HIP || type == DEVICE_XPU || type == DEVICE_MTIA ||
+                  type == DEVICE_PRIVATE;
+    return is_gpu && number >= 0 && number < MOST_DEVICES ? number : MT_IMPORT_ANY_DEVICE;
 }
 
 /* Chooses the device, and counts the events of others. Fails as mt_torch_profile_read does. */
@@ -141,6 +147,11 @@ static mt_status add_memory(struct reading *reading, struct row *row)
         return fail_at(row->index, "\"ts\" that is a time");
     row->end_us = row->begin_us;
     row->is_memory = true;
+    const struct mt_value *args = mt_value_find(row->event, "args");
+    const bool has_address = mt_value_find(args, "Addr")->kind != MT_VALUE_NONE;
+    reading->has_addresses |= has_address;
+    reading->lacks_addresses |= !has_address && !is_refusal(row->event);
+    reading->has_totals |= mt_value_find(args, "Total Allocated")->kind != MT_VALUE_NONE;
     reading->memory_count++;
     reading->rows[reading->count++] = *row;
     return MT_OK;
@@ -240,16 +251,24 @@ static int compare_memory(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->index, b->index);
 }
 
-/* Reads the address and the size of a block that is taken or freed. */
-static mt_status read_block(struct reading *reading, const struct row *row, struct mt_torch_event *out)
+static mt_status read_address(const struct row *row, uint64_t *out)
 {
-    int64_t address, bytes = (int64_t)out->bytes;
+    int64_t address;
     if (!mt_value_integer(mt_value_find(mt_value_find(row->event, "args"), "Addr"), &address) || address < 0)
         return fail_at(row->index, "\"Addr\" that is a natural number");
     if ((uint64_t)address >= UNSEEN_ADDRESS - MT_IMPORT_MOST_BYTES)
         return fail_at(row->index, "\"Addr\" that is an address");
+    *out = (uint64_t)address;
+    return MT_OK;
+}
+
+/* Reads the address, if the trace has them, and the size of a block that is taken or freed. */
+static mt_status read_block(struct reading *reading, const struct row *row, struct mt_torch_event *out)
+{
+    int64_t bytes = (int64_t)out->bytes;
+    if (reading->has_addresses)
+        MT_TRY(read_address(row, &out->address));
     out->action = bytes == 0 ? MT_TORCH_OTHER : bytes < 0 ? MT_TORCH_FREE_COMPLETED : MT_TORCH_ALLOC;
-    out->address = (uint64_t)address;
     out->bytes = out->block_bytes = (uint64_t)(bytes < 0 ? -bytes : bytes);
     mt_status status = mt_import_sizes_add(&reading->sizes, out->bytes);
     return status == MT_OK ? MT_OK : mt_fail_context(status, "the trace is damaged: event %" PRIu32, row->index);
@@ -341,6 +360,10 @@ static mt_status read_rows(struct reading *reading, const struct mt_value *event
     MT_TRY(find_frames(reading));
     read_annotations(reading);
     MT_TRY(read_events(reading));
+    reading->out->is_paired = reading->lacks_addresses && !reading->has_addresses;
+    if (reading->out->is_paired)
+        mt_profile_pair(reading->out);
+    reading->out->is_relative = !reading->has_totals;
     add_unseen(reading);
     mt_profile_cache_add(reading->out);
     return MT_OK;

@@ -81,7 +81,9 @@ struct mt_torch_snapshot {
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
-    bool is_untimed; /* no event has a time: the number of events before it counts as microseconds */
+    bool is_paired;   /* of a profiler's trace without addresses: frees were matched to blocks by size */
+    bool is_relative; /* of one without totals: memory from before that stays does not show */
+    bool is_untimed;  /* no event has a time: the number of events before it counts as microseconds */
     size_t
         state_event; /* the number of events after which blocks and segments are as stated: all, but in one of ours */
     struct mt_torch_block *blocks; /* of all segments, in the order of the file */
