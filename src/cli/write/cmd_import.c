@@ -17,7 +17,7 @@
 struct import_options {
     bool help, json;
     struct mt_option_list files;
-    const char *rules, *trace, *name, *device;
+    const char *rules, *trace, *name, *device, *nccl;
     int64_t wait; /* seconds */
     uint64_t memory;
 };
@@ -32,6 +32,10 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct import_options, device, "--device", .value = "N",
               .help = "the device to import from a file about several: its number, cpu, or host for pinned memory "
                       "(default: the GPU with most events, or most memory)"),
+    MT_OPTION(TEXT, struct import_options, nccl, "--nccl", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help =
+                  "what NCCL held meanwhile: a log or dump of Meta's NCCL (NCCL_MEMTRACE), shown as memory outside the "
+                  "allocator"),
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace to add a run to (default: " MT_DEFAULT_TRACE ")"),
     MT_OPTION_WAIT(struct import_options),
@@ -131,6 +135,7 @@ static const struct mt_field answer_fields[] = {
     MT_PART(struct answer, peaks, &mt_run_peaks_types[MT_GROUP_ROLE]),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_BYTES(struct answer, report.nccl_bytes, "nccl_bytes", NULL, "that NCCL held, by the file of `--nccl`"),
     MT_FLAG(struct answer, report.torch.is_paired, "paired", NULL,
             "the file has no addresses: each free ends the youngest block of its size"),
     MT_FLAG(struct answer, report.torch.is_relative, "relative", NULL,
@@ -223,6 +228,8 @@ static void print_absent(const struct mt_import_report *report)
                     "free ends is a guess. ");
     if (report->torch.is_relative)
         mt_text_add(&text, "It has no totals either: memory from before that is not freed in it is not counted. ");
+    if (report->nccl_bytes > 0)
+        mt_text_add(&text, "NCCL's file has no times: what it held at its peak counts from the beginning to the end. ");
     if (text.length > 0)
         print_sentence(&text);
 }
@@ -440,6 +447,7 @@ static mt_status import_file(const struct import_options *import, const char *fi
                                   .most_bytes = import->memory,
                                   .wait_seconds = (int)import->wait,
                                   .name = import->name,
+                                  .nccl = import->nccl,
                                   .rules = import->rules};
     struct mt_import_report report;
     MT_TRY(read_device(import->device, &plan.device));
@@ -447,7 +455,8 @@ static mt_status import_file(const struct import_options *import, const char *fi
     mt_status status = mt_import(&plan, &report);
     if (status == MT_BAD_TRACE && mt_ends_with(mt_last_error(), MT_VALUE_OVER))
         mt_fail(status, "%s; --memory SIZE allows more", mt_last_error());
-    if (is_readable(file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
+    if (is_readable(file) && (import->rules == NULL || is_readable(import->rules)) &&
+        (import->nccl == NULL || is_readable(import->nccl))) /* what failed is writing */
         mt_fail_writing_hint(status, NULL);
     const struct imported done = {
         .report = &report, .file = file, .trace = import->trace, .seconds = (double)(mt_clock_ns() - begin) / 1e9};
@@ -491,17 +500,19 @@ static mt_status run_import(const void *given)
     const struct import_options *import = given;
     if (import->files.count == 0)
         return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
+    if (import->files.count > 1 && import->nccl != NULL)
+        return mt_fail(MT_USAGE, "--nccl belongs to one file: import the others by themselves");
     return import->files.count == 1 ? import_file(import, import->files.items[0], NULL) : import_several(import);
 }
 
 const struct mt_command mt_command_import = {
     .name = "import",
-    .summary = "Imports a file that another program wrote as a run: PyTorch, Nsight Systems or RMM.",
+    .summary = "Imports a file that another program wrote as a run: PyTorch, Nsight Systems, RMM or NCCL.",
     .usage = "FILE... [OPTIONS]",
     .details =
         "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, as a pickle or as\n"
-        "JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite; or a log\n"
-        "of RMM in CSV. All but SQLite may be compressed with gzip.\n"
+        "JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite; a log of\n"
+        "RMM in CSV; or a log of the memory events of Meta's NCCL. All but SQLite may be compressed with gzip.\n"
         "The file is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff,\n"
         "categories, advise, check, timeline. Categories come from rules about the code that allocated;\n"
         "docs/import.md explains how to write your own. A file's name may contain its rank: rank3.pickle.\n",
@@ -510,6 +521,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace diff before after\n"
                 "  memtrace import snapshot.pickle --rules mine.rules\n"
                 "  memtrace import step.pt.trace.json.gz\n"
+                "  memtrace import rank0.pickle --nccl nccl_memory.Rank_0.scribe\n"
                 "  memtrace import rank*.pickle --trace job.db && memtrace ranks job.db\n",
     .options = options,
     MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT,

@@ -8,11 +8,13 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Asked in this order. */
-static const struct mt_import_reader *const readers[] = {&mt_nsys_reader, &mt_rmm_reader, &mt_torch_reader};
+static const struct mt_import_reader *const readers[] = {&mt_nsys_reader, &mt_rmm_reader, &mt_nccl_reader,
+                                                         &mt_torch_reader};
 
 static const struct mt_import_reader *find_reader(const struct mt_import_input *input)
 {
@@ -102,6 +104,17 @@ static mt_run_state end_of(const struct mt_import_source *source, const struct m
     return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
 }
 
+/* Adds what NCCL held to the run. Its file has no times, so it counts from the beginning to the end. */
+static void hold_nccl(const struct mt_nccl_holders *holders, struct mt_live_run *run, struct mt_import_report *out)
+{
+    for (size_t i = 0; i < holders->count; i++) {
+        const struct mt_nccl_holder *holder = &holders->rows[i];
+        mt_live_run_outside(
+            run, &(struct mt_outside){.kind = MT_OUTSIDE_NCCL, .name = holder->name, .bytes = holder->bytes});
+        out->nccl_bytes += holder->bytes;
+    }
+}
+
 static mt_status add_run(const struct mt_import_reader *reader, const struct mt_import_input *input,
                          const struct mt_import_source *source, struct mt_import_report *out)
 {
@@ -110,6 +123,7 @@ static mt_status add_run(const struct mt_import_reader *reader, const struct mt_
     out->kind = reader->kind;
     out->format = source->title;
     out->run = mt_live_run_number(run);
+    hold_nccl(&input->nccl, run, out);
     mt_status status = reader->replay(input, mt_live_run_sink(run), out);
     struct mt_error error = mt_error_save(status);
     const struct mt_torch_refusal *refusal = &out->torch.refusal;
@@ -140,21 +154,34 @@ static mt_status import_by(const struct mt_import_reader *reader, struct mt_impo
     return status;
 }
 
+/* Reads what NCCL held. Fails with MT_USAGE if the two files' ranks are known and differ. */
+static mt_status read_nccl(struct mt_import_input *input, uint64_t most_bytes)
+{
+    struct mt_run_rank rank;
+    if (input->plan->nccl == NULL)
+        return MT_OK;
+    MT_TRY(mt_nccl_holders_read(input->plan->nccl, most_bytes, &input->nccl));
+    if (input->nccl.rank >= 0 && find_rank(file_name(input->plan->file), &rank) && rank.rank != input->nccl.rank)
+        return mt_fail(MT_USAGE, "%s is of rank %" PRId64 ", and %s of rank %" PRId64, input->plan->nccl,
+                       input->nccl.rank, input->plan->file, rank.rank);
+    return MT_OK;
+}
+
 static mt_status import_file(const struct mt_import_plan *plan, const struct mt_rules *rules,
                              struct mt_import_report *out)
 {
+    const uint64_t most_bytes = plan->most_bytes != 0 ? plan->most_bytes : MT_IMPORT_USUAL_BYTES;
     struct mt_import_input input = {.plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file)};
-    mt_status status =
-        input.is_database
-            ? MT_OK
-            : mt_whole_file_read(plan->file, plan->most_bytes != 0 ? plan->most_bytes : MT_IMPORT_USUAL_BYTES,
-                                 &input.file);
+    mt_status status = read_nccl(&input, most_bytes);
+    if (status == MT_OK && !input.is_database)
+        status = mt_whole_file_read(plan->file, most_bytes, &input.file);
     const struct mt_import_reader *reader = status == MT_OK ? find_reader(&input) : NULL;
     if (reader != NULL)
         status = import_by(reader, &input, out);
     else if (status == MT_OK)
         status = mt_fail_context(mt_document_refuse(&input.file), "%s can't be imported", plan->file);
     mt_whole_file_release(&input.file);
+    mt_nccl_holders_release(&input.nccl);
     return status;
 }
 

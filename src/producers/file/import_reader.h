@@ -5,13 +5,20 @@
 #pragma once
 
 #include "producers/file/document.h"
+#include "producers/file/nccl_log.h"
 #include "producers/file/rules.h"
 #include "producers/file/step_times.h"
 #include "trace/store/foreign.h"
 #include "trace/store/recorder.h"
 
 /* Tags the extras of a report. */
-typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT_IMPORT_RMM } mt_import_kind;
+typedef enum mt_import_kind {
+    MT_IMPORT_TORCH,
+    MT_IMPORT_OWN,
+    MT_IMPORT_NSYS,
+    MT_IMPORT_RMM,
+    MT_IMPORT_NCCL
+} mt_import_kind;
 
 /* Of a file about several devices: the one with most events, the CPU, and the host's pinned memory. */
 enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2, MT_IMPORT_HOST = -3 };
@@ -22,6 +29,7 @@ struct mt_import_plan {
     uint64_t most_bytes; /* of memory, as mt_whole_file_read has it; 0: MT_IMPORT_USUAL_BYTES */
     int wait_seconds;    /* for another process that writes it */
     const char *name;    /* of the run; NULL: the name in the file, if it has one */
+    const char *nccl;    /* a file of what NCCL held meanwhile, outside of the file's allocator; NULL: none */
     const char *rules;   /* a file of rules that precede the built-in ones; NULL: none */
     int64_t device;      /* of a file about several, or one of the above */
 };
@@ -84,6 +92,7 @@ struct mt_import_report {
     bool ends_refused;                /* the last request was refused: the program ended out of memory */
     struct mt_foreign_counts foreign; /* contradictions in the file, and how they were settled */
     struct mt_import_coverage coverage;
+    uint64_t nccl_bytes; /* the sum of what NCCL held, by a file of its own */
     size_t rule_count;
     size_t uncovered_count;
     struct mt_import_uncovered {
@@ -116,7 +125,8 @@ struct mt_import_input {
     const struct mt_rules *rules;
     bool is_database;          /* SQLite's: opened by its path, and not read into memory */
     struct mt_whole_file file; /* its bytes, without gzip; empty for a database */
-    void *state;               /* the reader's, between its read and its release; NULL otherwise */
+    struct mt_nccl_holders nccl;
+    void *state; /* the reader's, between its read and its release; NULL otherwise */
 };
 
 /* The run that a file becomes, as far as the plan leaves it open. Borrowed. */
@@ -152,6 +162,6 @@ struct mt_import_reader {
     void (*release)(struct mt_import_input *input);
 };
 
-/* An export of Nsight Systems to SQLite (nsys_import.c), a log of RMM, the RAPIDS Memory Manager (rmm_import.c), and a memory
- * snapshot of PyTorch (torch_import.c), also one that memtrace exported, or a trace of its profiler. */
-extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_torch_reader;
+/* An export of Nsight Systems to SQLite (nsys_import.c), a log of RMM, the RAPIDS Memory Manager (rmm_import.c), a log of
+ * NCCL's memory (nccl_import.c), and a memory snapshot of PyTorch (torch_import.c), also one that memtrace exported, or a trace of its profiler. */
+extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_nccl_reader, mt_torch_reader;
