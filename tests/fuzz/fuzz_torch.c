@@ -7,15 +7,16 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+/* Reads the bytes, which the reader releases, as one device's memory. */
+static void import(const uint8_t *data, size_t length, int64_t device)
 {
-    const struct mt_import_plan plan = {.device = MT_IMPORT_ANY_DEVICE};
+    const struct mt_import_plan plan = {.device = device};
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     struct mt_import_report report = {0};
     struct mt_import_source source = {0};
-    struct mt_import_input input = {.plan = &plan, .rules = rules, .file = {mt_host_alloc(length + 1), length}};
+    struct mt_import_input input = {.plan = &plan, .rules = rules, .file = {mt_host_alloc(length + 1), length, 0}};
     memcpy(input.file.data, data, length);
     if (mt_torch_reader.recognizes(&input) && mt_rules_add_built_in(rules) == MT_OK) {
         if (mt_torch_reader.read(&input, &source) == MT_OK)
@@ -26,5 +27,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     mt_import_report_release(&report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+{
+    import(data, length, MT_IMPORT_ANY_DEVICE);
+    import(data, length, MT_IMPORT_HOST);
     return 0;
 }

@@ -165,17 +165,21 @@ static void bound(struct mt_nccl_holders *holders)
     holders->count = MOST_HOLDERS;
 }
 
+mt_status mt_nccl_holders_find(const struct mt_whole_file *file, struct mt_nccl_holders *out)
+{
+    *out = (struct mt_nccl_holders){.rank = -1};
+    mt_status status = mt_nccl_log_is_one(file) ? read_events(file, out) : read_sums(file, out);
+    bound(out);
+    return status;
+}
+
 mt_status mt_nccl_holders_read(const char *path, uint64_t most_bytes, struct mt_nccl_holders *out)
 {
     struct mt_whole_file file;
-    *out = (struct mt_nccl_holders){.rank = -1};
+    *out = (struct mt_nccl_holders){0};
     mt_status status = mt_whole_file_read(path, most_bytes, &file);
-    if (status == MT_OK) {
-        status = mt_nccl_log_is_one(&file) ? read_events(&file, out) : read_sums(&file, out);
-        if (status != MT_OK)
-            mt_fail_context(status, "%s can't be imported", path);
-    }
-    bound(out);
+    if (status == MT_OK && (status = mt_nccl_holders_find(&file, out)) != MT_OK)
+        mt_fail_context(status, "%s can't be imported", path);
     mt_whole_file_release(&file);
     return status;
 }

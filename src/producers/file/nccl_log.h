@@ -59,7 +59,9 @@ struct mt_nccl_holders {
     int64_t rank; /* -1: not stated */
 };
 
-/* Reads the holders from a file of either kind. Fails with MT_FAILED or MT_BAD_TRACE, and the path. Release them in any
- * case. */
+/* Finds the holders of a file of either kind. Fails with MT_BAD_TRACE. Release them in any case. */
+mt_status mt_nccl_holders_find(const struct mt_whole_file *file, struct mt_nccl_holders *out);
+
+/* The same for a file at a path. Fails with MT_FAILED, too, if it can't be read. */
 mt_status mt_nccl_holders_read(const char *path, uint64_t most_bytes, struct mt_nccl_holders *out);
 void mt_nccl_holders_release(struct mt_nccl_holders *holders);
