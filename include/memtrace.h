@@ -674,6 +674,24 @@ MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, co
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);
 
+/* The horizontal axis of a curve. */
+typedef enum memtrace_axis {
+    MEMTRACE_BY_TIME = 0, /* nanoseconds since the run began */
+    MEMTRACE_BY_EVENT = 1 /* events of the run, from 0: for a dry run, since its times are the host's */
+} memtrace_axis;
+
+/* Allocated bytes over a run, for a small chart. bytes[i] is the most that was allocated from i * bin to (i + 1) * bin. */
+typedef struct memtrace_curve {
+    memtrace_axis axis;
+    uint64_t bin, end; /* on the axis: the width of a bin, and the last event */
+    size_t count;      /* at most 256; 0: the run has no event */
+    const uint64_t *bytes;
+} memtrace_curve;
+
+/* Gets the curve of a run. Reads all its events, which takes some 200 ns each. */
+MEMTRACE_API memtrace_status memtrace_trace_curve(memtrace_trace *trace, const memtrace_run_row *run,
+                                                  const memtrace_curve **out_curve);
+
 /* A cause of the difference in memory of two runs, A and B. Only blocks that differ count: equal ones cancel out. */
 typedef struct memtrace_cause {
     const char *kind;            /* "parameters", "weight_casts", "activation_size", …; docs/json.md lists them */

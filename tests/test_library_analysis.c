@@ -63,6 +63,25 @@ static void advice_finds_a_leak_and_how_far_the_peak_falls(void **state)
     memtrace_trace_close(trace);
 }
 
+static void a_curve_reaches_the_peak(void **state)
+{
+    (void)state;
+    const memtrace_run_row *row;
+    const memtrace_curve *curve;
+    record_weights(8 * MIB);
+    memtrace_trace *trace = open_trace(&row);
+    assert_ok(memtrace_trace_curve(trace, row, &curve));
+    assert_int_equal(curve->axis, MEMTRACE_BY_TIME);
+    assert_int_equal(curve->count, curve->end / curve->bin + 1);
+    uint64_t highest = 0;
+    for (size_t i = 0; i < curve->count; i++)
+        highest = curve->bytes[i] > highest ? curve->bytes[i] : highest;
+    assert_int_equal(highest, 8 * MIB);
+    memtrace_free(curve);
+    assert_fails(memtrace_trace_curve(trace, NULL, &curve), MEMTRACE_USAGE, "NULL");
+    memtrace_trace_close(trace);
+}
+
 static void a_run_fits_a_device_or_not(void **state)
 {
     (void)state;
@@ -102,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         LIBRARY_TEST(a_difference_is_the_sum_of_its_causes),
         LIBRARY_TEST(advice_finds_a_leak_and_how_far_the_peak_falls),
+        LIBRARY_TEST(a_curve_reaches_the_peak),
         LIBRARY_TEST(a_run_fits_a_device_or_not),
         LIBRARY_TEST(an_export_is_a_file),
     };

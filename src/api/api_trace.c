@@ -7,8 +7,10 @@
  *          ╰──────────────────╯ */
 #include "api/trace_parts.h"
 
+#include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "trace/query/curve.h"
 #include "trace/query/groups.h"
 
 #include <assert.h>
@@ -193,6 +195,40 @@ memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run
     if (status == MT_OK)
         *out_peak = make_peak(&row);
     mt_peak_row_release(&row);
+    return mt_api_status(status);
+}
+
+static_assert((int)MEMTRACE_BY_TIME == (int)MT_CURVE_BY_TIME && (int)MEMTRACE_BY_EVENT == (int)MT_CURVE_BY_EVENT,
+              "the numbers are the same");
+
+/* An answer with its bins behind it. */
+struct curve_answer {
+    memtrace_curve curve;
+    uint64_t bytes[];
+};
+
+static const memtrace_curve *make_curve(const struct mt_curve *curve, mt_curve_axis axis)
+{
+    size_t bytes = curve->count * sizeof curve->bytes[0];
+    struct curve_answer *answer = mt_host_alloc(sizeof *answer + bytes);
+    answer->curve = (memtrace_curve){(memtrace_axis)axis, curve->bin, curve->end, curve->count, answer->bytes};
+    memcpy(answer->bytes, curve->bytes, bytes);
+    return &answer->curve;
+}
+
+memtrace_status memtrace_trace_curve(memtrace_trace *trace, const memtrace_run_row *run,
+                                     const memtrace_curve **out_curve)
+{
+    const struct mt_run *ours = NULL;
+    struct mt_settings settings = {0};
+    struct mt_curve curve;
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    mt_status status = mt_settings_load(trace->trace, ours, &settings);
+    mt_curve_axis axis = mt_program_of_settings(&settings).is_dry ? MT_CURVE_BY_EVENT : MT_CURVE_BY_TIME;
+    mt_settings_release(&settings);
+    MT_THEN(status, mt_trace_curve(trace->trace, ours, axis, &curve));
+    if (status == MT_OK)
+        *out_curve = make_curve(&curve, axis);
     return mt_api_status(status);
 }
 

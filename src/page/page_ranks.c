@@ -16,7 +16,7 @@ static mt_status read_rank(const struct mt_rank *rank, struct mt_page_rank *out)
     mt_status status = mt_trace_find_numbered(trace, rank->run, &run);
     if (status == MT_OK) {
         out->event_count = run->event_count;
-        status = mt_trace_curve(trace, run, &out->curve);
+        status = mt_trace_curve(trace, run, MT_CURVE_BY_TIME, &out->curve);
     }
     mt_trace_close(trace);
     return status;
@@ -104,8 +104,8 @@ static json_t *describe_rank(const struct mt_job_rank *rank, const struct mt_pag
     json_object_set_new(object, "above_median_bytes", json_integer(rank->above_median_bytes));
     json_object_set_new(object, "excess", describe_excess(rank));
     json_object_set_new(object, "is_whole", json_boolean(page->is_whole));
-    json_object_set_new(object, "duration_ns", json_integer(page->curve.duration_ns));
-    json_object_set_new(object, "bin_ns", json_integer(page->curve.bin_ns));
+    json_object_set_new(object, "duration_ns", json_integer(page->curve.end));
+    json_object_set_new(object, "bin_ns", json_integer(page->curve.bin));
     json_object_set_new(object, "bytes", describe_curve(&page->curve));
     return object;
 }

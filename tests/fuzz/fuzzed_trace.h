@@ -282,7 +282,7 @@ static inline void fuzzed_ask_rest(struct mt_trace *trace, const struct mt_run *
     free(caveats);
     mt_trace_leaks(trace, run, &leaks);
     mt_leaks_release(&leaks);
-    mt_trace_curve(trace, run, &curve);
+    mt_trace_curve(trace, run, MT_CURVE_BY_TIME, &curve);
     mt_trace_last_state(trace, run, &state);
 }
 
