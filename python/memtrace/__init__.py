@@ -11,6 +11,8 @@
     trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
     print(trace.peak(by="role").shares[0])
 
+    %load_ext memtrace                              # in a notebook: %%memtrace --device sim:h100 runs a cell dry
+
     @memtrace.limit_memory("20 GiB")                # a test that fails if its peak on a card is higher
     def test_train(): ...
 
@@ -25,18 +27,23 @@ if TYPE_CHECKING:
     from ._limits import limit_leaks as limit_leaks
     from ._limits import limit_memory as limit_memory
     from ._questions import MemtraceError as MemtraceError
-    from ._trace import Block as Block
-    from ._trace import Category as Category
-    from ._trace import Cause as Cause
-    from ._trace import Finding as Finding
-    from ._trace import Peak as Peak
-    from ._trace import Run as Run
-    from ._trace import Share as Share
+    from ._oom import Change as Change
+    from ._oom import Oom as Oom
+    from ._rows import Block as Block
+    from ._rows import Category as Category
+    from ._rows import Cause as Cause
+    from ._rows import Curve as Curve
+    from ._rows import Finding as Finding
+    from ._rows import Peak as Peak
+    from ._rows import Run as Run
+    from ._rows import Share as Share
     from ._trace import Trace as Trace
     from ._trace import open as open
     from ._writers import log_to as log_to
     from .dry.run import DryRun as DryRun
     from .dry.run import dry_run as dry_run
+    from .functions import dry_run_function as dry_run_function
+    from .notebook import load_ipython_extension as load_ipython_extension
     from .programs import fit as fit
     from .programs import largest as largest
     from .programs import run_dry as run_dry
@@ -51,9 +58,13 @@ if TYPE_CHECKING:
 _MODULES = {
     "_limits": ("limit_leaks", "limit_memory"),
     "_questions": ("MemtraceError",),
-    "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
+    "_oom": ("Change", "Oom"),
+    "_rows": ("Block", "Category", "Cause", "Curve", "Finding", "Peak", "Run", "Share"),
+    "_trace": ("Trace", "open"),
     "_writers": ("log_to",),
     "dry.run": ("DryRun", "dry_run"),
+    "functions": ("dry_run_function",),
+    "notebook": ("load_ipython_extension",),
     "programs": ("fit", "largest", "run_dry", "run_recorded", "sweep"),
     "recording.allocator": ("Allocator", "install_allocator"),
     "recording.labels": ("RULES",),

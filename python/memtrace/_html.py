@@ -12,6 +12,8 @@ NO_WRAP = "white-space:nowrap"
 COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6")
 REST = "#bab0ac"
 BAR_WIDTH = 640
+CURVE_WIDTH, CURVE_HEIGHT = 420, 150
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start"
 
 
 def cell(name: str, value: Any) -> str:
@@ -51,13 +53,43 @@ def bar(parts: Sequence[tuple[str, int]]) -> str:
     return f'<svg width="{BAR_WIDTH}" height="22" role="img">{"".join(drawn)}</svg>'
 
 
+def paragraph(text: str) -> str:
+    return f"<p>{html.escape(text)}</p>"
+
+
+def curve_page(values: Sequence[int], length: str) -> str:
+    """Returns bytes over a run as a chart. `length` is the end of its horizontal axis in words."""
+    highest, count = max(values, default=0), len(values)
+    places = [f"{CURVE_WIDTH * index / max(1, count):.1f},{CURVE_HEIGHT * (1 - value / max(1, highest)):.1f}"
+              for at, value in enumerate(values) for index in (at, at + 1)]
+    text = 'fill="currentColor" font-size="12"'
+    return (f'<svg width="{CURVE_WIDTH}" height="{CURVE_HEIGHT + 34}" viewBox="0 -16 {CURVE_WIDTH} {CURVE_HEIGHT + 34}" role="img">'
+            f"<title>allocated bytes over the run, at most {in_words(highest)}</title>"
+            f'<path d="M0,{CURVE_HEIGHT}L{" ".join(places)}L{CURVE_WIDTH},{CURVE_HEIGHT}Z" fill="{COLORS[0]}"/>'
+            f'<text x="0" y="-4" {text}>{in_words(highest)} allocated</text>'
+            f'<text x="0" y="{CURVE_HEIGHT + 14}" {text}>0</text>'
+            f'<text x="{CURVE_WIDTH}" y="{CURVE_HEIGHT + 14}" text-anchor="end" {text}>{html.escape(length)}</text></svg>')
+
+
+class Page:
+    """The timeline's page, for a notebook. `html` is the whole of it, a file for any browser."""
+
+    def __init__(self, page: str, height: int) -> None:
+        self.html, self.height = page, height
+
+    def _repr_html_(self) -> str:
+        # A document without an address of its own has the notebook's as its base, where it may not write its fragment.
+        inside = html.escape(self.html.replace("<head>", '<head><base href="about:srcdoc">', 1))
+        return (f'<iframe srcdoc="{inside}" width="100%" height="{self.height}" style="border:0" '
+                f'title="memory over time"></iframe>')
+
+
 def bar_page(title: str, parts: Sequence[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns parts of a whole as a bar, and as a table."""
-    return f"<p>{html.escape(title)}</p>{bar(parts)}{table_page(rows, is_key=True)}"
+    return f"{paragraph(title)}{bar(parts)}{table_page(rows, is_key=True)}"
 
 
-def trace_page(path: str, runs: Sequence[Mapping[str, Any]], peak: str) -> str:
-    """Returns a trace: its runs, and the page of its newest peak."""
-    shown = ("number", "name", "state", "device", "started_at", "steps", "events")
-    table = table_page([{name: run[name] for name in shown} for run in runs])
-    return f"<p><b>{html.escape(path)}</b></p>{table}{peak}"
+def trace_page(path: str, runs: Sequence[Mapping[str, Any]], curve: str, peak: str) -> str:
+    """Returns a trace: its runs, and of its newest the curve next to the page of its peak."""
+    newest = f'<div style="{SIDE_BY_SIDE}"><div>{curve}</div><div>{peak}</div></div>' if runs else ""
+    return f"<p><b>{html.escape(path)}</b></p>{table_page(runs)}{newest}"

@@ -11,7 +11,8 @@ from typing import Optional, Protocol
 import torch
 
 from ._library import find_program
-from ._trace import Block, Trace
+from ._rows import Block
+from ._trace import Trace
 
 MOST_HOLDERS = 5
 

@@ -8,6 +8,7 @@ from ._declarations import library, public
 # Choices by the names that the package's functions accept, and the header's constants.
 MEASURED = {"allocated": "MEMTRACE_ALLOCATED", "requested": "MEMTRACE_REQUESTED", "reserved": "MEMTRACE_RESERVED"}
 MOMENTS = {"peak": "MEMTRACE_AT_PEAK", "run": "MEMTRACE_WHOLE_RUN"}
+AXES = ("time", "events")  # by memtrace_axis
 FORMATS = {"csv": "MEMTRACE_BLOCKS_CSV", "events": "MEMTRACE_EVENTS_CSV", "folded": "MEMTRACE_FOLDED",
            "pickle": "MEMTRACE_TORCH_PICKLE", "perfetto": "MEMTRACE_PERFETTO"}
 

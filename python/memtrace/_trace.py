@@ -2,148 +2,20 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
-from typing import Any, Generic, Optional, SupportsIndex, TypeVar, Union, overload
+from typing import Any, Optional, Union
 
 from ._declarations import library, plain, public, value_of
-from ._html import bar_page, table_page, trace_page
-from ._questions import FORMATS, MEASURED, MOMENTS, call, number_of
-from ._sizes import in_words
+from ._html import Page, trace_page
+from ._oom import Oom, ask_oom
+from ._program import ask_program
+from ._questions import AXES, FORMATS, MEASURED, MOMENTS, call, number_of
+from ._rows import Block, Category, Cause, Curve, Finding, Peak, Row, Rows, Run, Share
+from ._text import table_text
+from ._visible import visible
 
 Path = Union[str, os.PathLike[str]]
-Row = TypeVar("Row")
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run of a trace. Fields are those of memtrace_run_row."""
-
-    number: int
-    name: str
-    state: str
-    device: str
-    started_at: str
-    capacity_bytes: int
-    events: int
-    lost_events: int
-    steps: int
-    missing_records: int
-    rank: int
-    local_rank: int
-    world_size: int
-    host: str
-    job: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Share:
-    """The part of one category, role or other group in a peak."""
-
-    category: str
-    allocated_bytes: int
-    requested_bytes: int
-    blocks: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """Blocks that are equal except for their layer: `count` of `bytes` each."""
-
-    bytes: int
-    count: int
-    category: str
-    op: str
-    phase: str
-    role: str
-    dtype: str
-    shape: str
-    span: str
-    step: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Category:
-    """The blocks of one category."""
-
-    category: str
-    max_bytes: int
-    total_bytes: int
-    per_step: int
-    forward_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Cause:
-    """A cause of the difference of two runs: bytes more in the second."""
-
-    kind: str
-    category: str
-    bytes: int
-    a_blocks: int
-    b_blocks: int
-    a_bytes: int
-    b_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """Memory that a run wastes, and how far its peak falls without it."""
-
-    pattern: str
-    category: str
-    role: str
-    op: str
-    phase: str
-    span: str
-    bytes: int
-    blocks: int
-    saved_bytes: int
-
-
-class Rows(tuple[Row, ...], Generic[Row]):
-    """Rows of an answer. Notebooks show them as a table."""
-
-    @overload
-    def __getitem__(self, place: SupportsIndex) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Rows[Row]: ...
-
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        return Rows(found) if isinstance(place, slice) else found
-
-    def _repr_html_(self) -> str:
-        return table_page([dataclasses.asdict(row) for row in self])  # type: ignore[call-overload]
-
-
-@dataclasses.dataclass(frozen=True)
-class Peak:
-    """The first moment with the highest value. The allocated bytes of the shares (requested bytes for measured="requested")
-    and cached_bytes sum to `bytes`. `step` is -1 before the first."""
-
-    measured: str
-    by: str
-    bytes: int
-    cached_bytes: int
-    step: int
-    time_ns: int
-    phase: str
-    span: str
-    shares: Rows[Share]
-
-    def _repr_html_(self) -> str:
-        """Shows when it was, its shares as a bar, and as a table."""
-        parts = [(share.category, share.requested_bytes if self.measured == "requested" else share.allocated_bytes)
-                 for share in self.shares]
-        if self.cached_bytes:
-            parts.append(("cached", self.cached_bytes))
-        when = "before the first step" if self.step < 0 else f"in step {self.step}"
-        place = f", {self.span}" if self.span else ""
-        rows = [{self.by if name == "category" else name: value for name, value in dataclasses.asdict(share).items()}
-                for share in self.shares]
-        return bar_page(f"peak of {self.measured} bytes: {in_words(self.bytes)} {when}, {self.phase}{place}", parts, rows)
+SHOWN = "number", "name", "state", "device", "started_at", "steps", "events"  # of a run in a list of runs
 
 
 def pointer_to(struct: str) -> type[Any]:
@@ -227,9 +99,35 @@ class Trace:
         """Writes a run as "csv", "events", "folded", "pickle" (a snapshot of PyTorch) or "perfetto"."""
         call("trace_export", self._open(), self._find(run), number_of(format, FORMATS), os.fsencode(path))
 
+    def curve(self, run: Union[None, int, str] = None) -> Curve:
+        """Returns allocated bytes over a run, for a chart."""
+        out = pointer_to("curve")()
+        call("trace_curve", self._open(), self._find(run), ctypes.byref(out))
+        try:
+            found = out.contents
+            return Curve(AXES[found.axis], found.bin, found.end, tuple(found.bytes[:found.count]))
+        finally:
+            library().memtrace_free(out)
+
+    def oom(self, run: Union[None, int, str] = None) -> Oom:
+        """Returns why a run ran out of memory, and what would have avoided it. None is the newest run that did."""
+        return ask_oom(self.path, None if run is None else str(run))
+
+    def timeline(self, run: Union[None, int, str] = None, *, height: int = 800) -> Page:
+        """Returns the page that `memtrace timeline` writes, which a notebook shows in `height` pixels."""
+        return Page(ask_program("timeline", "--trace", self.path, "--run", str(self.run(run).number), "-o", "-"), height)
+
+    def __str__(self) -> str:
+        peak = f"\n\n{self.peak()}" if self.runs() else ""
+        return f"{visible(self.path)}\n{table_text(self._list())}{peak}"
+
     def _repr_html_(self) -> str:
-        runs = self.runs()
-        return trace_page(self.path, [dataclasses.asdict(run) for run in runs], self.peak()._repr_html_() if runs else "")
+        runs = self._list()
+        curve, peak = (self.curve()._repr_html_(), self.peak()._repr_html_()) if runs else ("", "")
+        return trace_page(self.path, runs, curve, peak)
+
+    def _list(self) -> list[dict[str, Any]]:
+        return [{name: getattr(run, name) for name in SHOWN} for run in self.runs()]
 
     def _open(self) -> ctypes.c_void_p:
         if not self._handle:

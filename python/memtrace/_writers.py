@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from typing import Any, Union
 
+from ._rows import Peak
 from ._sizes import in_words
-from ._trace import Path, Peak, Trace
+from ._trace import Path, Trace
 
 MEASURES = ("allocated", "reserved")
 

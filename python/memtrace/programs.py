@@ -14,7 +14,10 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ._declarations import library, plain, public, value_of
 from ._questions import call
-from ._trace import Path, Rows, pointer_to
+from ._rows import Rows
+from ._sizes import in_words
+from ._trace import Path, pointer_to
+from ._visible import visible
 
 Word = Union[str, os.PathLike[str]]
 EVERY_STEP = -1
@@ -40,6 +43,15 @@ class ProgramRun:
     line: str
     assumed: str
 
+    def __str__(self) -> str:
+        """Says what the run needs and whether that fits, as the closing lines of `memtrace dry-run`."""
+        place = f" at {self.line}" if self.line else ""
+        free = self.card_bytes - self.needed_bytes
+        room = f"fits, {in_words(free)} free" if self.fits else f"{in_words(self.short_bytes)} short{place}"
+        rank = f", rank {self.rank}" if self.rank >= 0 else ""
+        return visible(f"run {self.run}{rank} ({self.state}): peak {in_words(self.live_bytes)} live; needs "
+                       f"{in_words(self.needed_bytes)} of {in_words(self.card_bytes)}: {room}")
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -53,6 +65,11 @@ class Program:
     def fits(self) -> bool:
         """There is a run, and each fits its card."""
         return len(self.runs) > 0 and all(run.fits for run in self.runs)
+
+    def __str__(self) -> str:
+        none = ["no run was added to the trace"] if not self.runs else []
+        failed = [f"the program ended with exit code {self.exit_code}"] if self.exit_code != 0 else []
+        return "\n".join([*map(str, self.runs), *map(visible, self.notes), *none, *failed])
 
 
 @dataclasses.dataclass(frozen=True)

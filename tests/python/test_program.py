@@ -55,6 +55,22 @@ def test_a_full_card_is_an_answer(words):
     assert program.runs[0].state == "oom" and program.runs[0].short_bytes > 0 and program.runs[0].line.startswith("program.py:")
 
 
+def test_a_function_runs_in_an_interpreter_of_its_own(words, tmp_path, monkeypatch):
+    (tmp_path / "training.py").write_text("def train(batch, width):\n    import torch\n    torch.ones(batch, width, device='cuda')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from training import train
+
+    runs = [memtrace.dry_run_function(train, [batch], {"width": 1 << 18}, card="l4", trace="dry.db") for batch in (64, 1 << 17)]
+    assert [run.fits for run in runs] == [True, False] and runs[0].runs[0].live_bytes == 64 << 20
+    assert str(runs[0]).startswith("run 1 (done): peak 64.00 MiB live; needs ") and str(runs[0]).endswith(" free")
+    assert " short at training.py:3\n" in str(runs[1]) and str(runs[1]).endswith("ended with exit code 1")
+    with memtrace.open("dry.db") as trace:
+        assert trace.run().name == "train" and trace.curve(1).axis == "events"
+    train.__module__ = "__main__"
+    with pytest.raises(ValueError, match="%%memtrace"):
+        memtrace.dry_run_function(train)
+
+
 def test_a_sweep_has_a_row_for_each_combination(words):
     rows = memtrace.sweep([*words, "@batch"], {"batch": [1024, 2048, "x"]}, device="sim:l4", trace="sweep.db")
     assert [(row.values["batch"], row.state, row.run) for row in rows] == [("1024", "done", 1), ("2048", "done", 2), ("x", "failed", 0)]

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 import memtrace
-from memtrace._trace import Rows
+from memtrace._library import find_program
+from memtrace._rows import Rows
 
 
 @pytest.fixture
@@ -110,16 +111,56 @@ def test_notebooks_get_html_with_a_row_a_share(trace):
     page = Balanced()
     page.feed(trace._repr_html_())
     shares = trace.peak().shares
-    assert page.under_way == [] and page.seen.count("rect") == len(shares)
+    assert page.under_way == [] and page.seen.count("rect") == len(shares) and page.seen.count("path") == 1
     assert page.seen.count("tr") == 1 + len(trace.runs()) + 1 + len(shares)
     assert "script" not in page.seen
 
 
 def test_text_of_a_trace_is_escaped():
-    share = memtrace.Share("<script>alert(1)</script>", 5, 5, 1)
-    peak = memtrace.Peak("allocated", "category", 5, 0, 0, 0, "forward", "<b>", Rows([share]))
+    share = memtrace.Share("<script>alert(1)</script>\x1b", 5, 5, 1)
+    peak = memtrace.Peak("allocated", "category", 5, 0, 0, 0, "forward", "<b>\n", Rows([share]))
     shown = peak._repr_html_()
     assert "<script>" not in shown and "<b>" not in shown and "&lt;script&gt;" in shown
+    assert str(peak) == ("peak of allocated bytes: 5 B in step 0, forward, <b>\\x0a\n"
+                         "category                       allocated  requested  blocks\n"
+                         "<script>alert(1)</script>\\x1b        5 B        5 B       1")
+
+
+def test_print_shows_tables(trace):
+    said = str(trace).splitlines()
+    assert said[0] == trace.path and said[1].split()[:3] == ["number", "name", "state"] and said[2].split()[1] == "small"
+    assert str(trace).endswith(str(trace.peak())) and str(trace.top(1)).split()[0] == "bytes"
+    assert str(Rows(())) == "no rows"
+
+
+def test_a_curve_reaches_the_peak(trace):
+    curve = trace.curve("small")
+    assert curve.axis == "time" and max(curve.bytes) == trace.peak("small").bytes
+    assert len(curve.bytes) == curve.end // curve.bin + 1
+
+
+def test_the_timeline_is_a_page_within_a_frame(trace):
+    page = trace.timeline("small", height=500)
+    seen = Balanced()
+    seen.feed(page._repr_html_())
+    assert seen.seen == ["iframe"] and page.html.startswith("<!doctype html>") and 'height="500"' in page._repr_html_()
+
+
+def test_out_of_memory_is_explained(trace, tmp_path):
+    with pytest.raises(memtrace.MemtraceError, match="ended with the state oom") as caught:
+        trace.oom()
+    assert caught.value.status == 2
+    path = tmp_path / "oom.db"
+    subprocess.run([find_program(), "run", "--device", "sim:2GiB", "--trace", path, "--model", "small"], capture_output=True)
+    with memtrace.open(path) as opened:
+        oom = opened.oom()
+    assert oom.changes and oom.short_bytes > 0 and sum(share.allocated_bytes for share in oom.shares) == oom.allocated_bytes
+    lines = str(oom).splitlines()
+    assert lines[0].startswith("Out of memory: run 1 asked for ") and oom.verdict == lines[1]
+    assert lines[-1] == f"{len(oom.changes)}. {oom.changes[-1].command or oom.changes[-1].hint}"
+    page = Balanced()
+    page.feed(oom._repr_html_())
+    assert page.under_way == [] and page.seen.count("li") == len(oom.changes)
 
 
 def test_importing_the_package_does_not_import_torch(asked):

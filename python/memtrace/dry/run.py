@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 from .. import _settings
 from .._questions import MemtraceError
-from .._trace import Peak
+from .._rows import Peak
 from .._trace import open as open_trace
 from . import files, simulated
 
@@ -68,7 +68,8 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
             return trace.peak(by=what)
 
     def _repr_html_(self) -> str:
-        return self.peak._repr_html_()
+        with open_trace(self.path) as trace:
+            return trace._repr_html_()
 
 
 def dry_run(card: str = "h200", path: Union[str, os.PathLike[str]] = "memtrace.db", steps: int = 0) -> DryRun:

@@ -1,0 +1,16 @@
+"""Calls a function as the program of a new interpreter: python3 _call.py FILE. The file has a pickle of the path of modules, and
+one of the function and its arguments (functions.py), which is read once its module can be found."""
+import pickle
+import sys
+
+
+def main() -> None:
+    with open(sys.argv.pop(), "rb") as file:
+        path, call = pickle.load(file)
+    sys.path[:] = path
+    function, args, kwargs = pickle.loads(call)
+    function(*args, **kwargs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Answers as text for print: tables whose columns are aligned. Names are printed as src/answer/escape.c prints them, since the
+author of a trace wrote them."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._sizes import in_words
+from ._visible import visible
+
+
+def cell(name: str, value: Any) -> str:
+    """Returns a cell of a table; bytes in the largest unit of which there is one."""
+    if not isinstance(value, int):
+        return visible(str(value))
+    return in_words(value) if name.endswith("bytes") else f"{value:,}"
+
+
+def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns rows as lines whose columns are the names of the fields; numbers are aligned right."""
+    if not rows:
+        return "no rows"
+    columns = []
+    for name in rows[0]:
+        cells = [name.replace("_", " ").removesuffix(" bytes"), *(cell(name, row[name]) for row in rows)]
+        width = max(map(len, cells))
+        columns.append([text.rjust(width) if isinstance(rows[0][name], int) else text.ljust(width) for text in cells])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns))
