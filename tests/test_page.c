@@ -367,6 +367,7 @@ static void a_run_without_events_has_empty_tables(void **state)
     assert_int_equal(page_number(page_table(&page, 0, "labels"), "rows"), 1);
     assert_null(page_table(&page, 0, "uses"));
     assert_null(page_table(&page, 0, "kernels"));
+    assert_null(page_table(&page, 0, "program_phases"));
     assert_int_equal(json_object_size(json_object_get(page_run(&page, 0), "peaks")), 0);
     page_release(&page);
 }
@@ -439,6 +440,24 @@ static void kernels_are_told_by_start(void **state)
     page_release(&page);
 }
 
+static void program_phases_are_told_by_their_first_events(void **state)
+{
+    (void)state;
+    static const mt_program_phase phases[] = {MT_PROGRAM_PHASE_LOAD, MT_PROGRAM_PHASE_TRAIN, MT_PROGRAM_PHASE_LOAD};
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(seed, mt_recorder_sink(recorder));
+    for (size_t i = 0; i < 3; i++) {
+        mt_recorder_program_phase(recorder, phases[i]);
+        script_emit(&script, 10);
+    }
+    mt_recorder_program_phase(recorder, MT_PROGRAM_PHASE_SAVE); /* without an event: not on the page */
+    fixture_close(recorder, MT_RUN_DONE);
+    struct page page = page_of_run(NULL);
+    EXPECT_COLUMN(&page, 0, "program_phases", "event", 3, i * 10);
+    EXPECT_TEXTS(&page, 0, "program_phases", "name", 3, "texts", mt_program_phase_name(phases[i]));
+    page_release(&page);
+}
+
 static void segments_that_were_given_back_end(void **state)
 {
     (void)state;
@@ -502,6 +521,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(uses_that_nobody_told_are_absent, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_block_has_its_call_stack, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kernels_are_told_by_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(program_phases_are_told_by_their_first_events, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_were_given_back_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_six_bytes_do_not_hold_is_counted_in_larger_units, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_clock_that_falls_stands_still, set_up, tear_down),

@@ -1,9 +1,36 @@
-/** The stacked area of a run: allocated bytes by category, reserved bytes as a line above, and a mark on the peak. */
+/**
+ * The stacked area of a run: allocated bytes by role or category, before a faint background that shows the phases; reserved
+ * bytes as a line above, and a mark on the peak.
+ */
 import { eventOfBin, peakOfChange } from "./answers.js";
 import { columnsOfView, rasterArea } from "./area_raster.js";
-import { lastAtMost } from "./marks.js";
+import { momentAt } from "./axis.js";
+import { PHASE_TINTS } from "./bars.js";
+import { channels, mixed } from "./colors.js";
+import { wordOf } from "./inks.js";
+import { intervalAt, lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
 import { drawLabel, drawSizeAxis, fitText, LEFT, strokeOnAny } from "./plot.js";
+
+/** The share of a phase's tint in the background of the area. */
+const PHASE_SHARE = 0.1;
+
+/**
+ * Returns the pixel behind the stack of each column: the background with a little of the phase's tint, if there is one.
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} width
+ */
+export function phaseBackgrounds({ theme, axis, view, runs }, number, width) {
+    const { phases } = runs[number].lanes;
+    const plain = wordOf(theme.backgroundRgb);
+    const tints = PHASE_TINTS.map((tint) => wordOf(mixed(channels(tint), theme.backgroundRgb, PHASE_SHARE)));
+    return Uint32Array.from({ length: width }, (_, x) => {
+        const moment = momentAt(axis, number, view.x0 + ((x + 0.5) / width) * (view.x1 - view.x0));
+        const phase = intervalAt(phases, moment);
+        return phase < 0 ? plain : tints[phases.text[phase] % tints.length];
+    });
+}
 
 /**
  * Returns the highest reserved bytes of each column, up to the end of the run.
@@ -213,7 +240,15 @@ export function drawArea(plot, scene, number) {
     const picture = plot.takePixels(height);
     const columns = columnsOfView(run, scene.shown(number), number, axis, view, picture.width);
     rasterArea(
-        { width: picture.width, height: picture.height, colors, stack, theme, top: most },
+        {
+            width: picture.width,
+            height: picture.height,
+            colors,
+            stack,
+            theme,
+            top: most,
+            backgrounds: phaseBackgrounds(scene, number, picture.width),
+        },
         columns,
         picture.pixels,
     );

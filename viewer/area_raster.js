@@ -14,6 +14,7 @@
  * @property {number[]} stack   categories from the bottom up
  * @property {Theme} theme
  * @property {number} top   the bytes at the upper edge
+ * @property {Uint32Array} [backgrounds]   by column, the pixel behind the stack; without it the theme's background
  *
  * @typedef {{r: number, g: number, b: number, hatch: number, plain: number, line: number}} PaintWords   channels, and the
  *   words of a colour and of its hatch
@@ -132,9 +133,10 @@ function mixPixel(pixels, at, color, part) {
  * @param {Uint32Array} pixels
  */
 export function rasterArea(picture, columns, pixels) {
-    const { width, height, stack, theme, top } = picture;
+    const { width, height, stack, theme, top, backgrounds } = picture;
     const colors = wordsOf(picture.colors);
-    pixels.fill(wordOf(theme.backgroundRgb));
+    if (backgrounds) for (let row = 0; row < height; row++) pixels.set(backgrounds, row * width);
+    else pixels.fill(wordOf(theme.backgroundRgb));
     const categories = colors.length;
     for (let x = 0; x < width; x++) {
         let y = height;

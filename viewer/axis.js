@@ -9,7 +9,9 @@
  * @property {number} length   x is in [0, length]
  * @property {Float64Array[]} xs   by run: x of each event, and of its end
  * @property {number} shortest   the narrowest view that is useful
- * @property {{x: number, text: string}[]} [pieces]   of the phase axis: the beginning and name of each piece
+ * @property {AxisPiece[]} [pieces]   of the phase axis
+ *
+ * @typedef {{x: number, end: number, text: string, name: string}} AxisPiece   name: of its phase alone
  *
  * @typedef {{key: string, class: string, first: number, step: number, name: string}} Piece   of a run, that is aligned with
  *   another's
@@ -18,6 +20,34 @@ import { intervalAt, lastAtMost, lastOf } from "./marks.js";
 
 /** @type {AxisKind[]} */
 export const AXIS_KINDS = ["time", "event", "phase"];
+
+/**
+ * True if a run's times are those of the host, which computed nothing: of a dry run.
+ * @param {RunInfo} info
+ */
+export function hasHostTime({ settings }) {
+    return settings.some(([name, value]) => name === "recorded" && value === "dry");
+}
+
+/**
+ * Returns the name of times of a run: those of a simulated device are estimates, except that a dry run has the host's.
+ * @param {RunInfo} info
+ */
+export function clockName(info) {
+    if (hasHostTime(info)) return "host time";
+    return info.device.startsWith("sim") ? "estimated time" : "time";
+}
+
+/**
+ * Returns the initial axis: phases for two runs, events for a run without duration and for a dry run, else time.
+ * @param {Run[]} runs
+ * @returns {AxisKind}
+ */
+export function firstAxisKind(runs) {
+    if (runs.length > 1) return "phase";
+    const [{ info, time }] = runs;
+    return lastOf(time) > time[0] && !hasHostTime(info) ? "time" : "event";
+}
 
 /** Moments without an event: before the first of a run, and after its end, while the other run goes on. */
 export const BEFORE_ALL = -1;
@@ -43,14 +73,14 @@ function eventAxis(runs) {
 
 /**
  * Returns the beginnings of pieces in order: [event, step or -1, name]. Each phase begins one, and each step without
- * phases.
+ * phases. The step of a phase is the one in which it ends, since it may begin before its step.
  * @param {Lanes} lanes
  * @param {string[]} names
  */
 function pieceBegins({ steps, phases }, names) {
     /** @type {[number, number, string][]} */
     const begins = Array.from(phases.begin, (event, i) => {
-        const step = intervalAt(steps, event);
+        const step = intervalAt(steps, phases.end[i] - 1);
         return [event, step < 0 ? -1 : steps.text[step], names[phases.text[i]] ?? ""];
     });
     steps.begin.forEach((event, i) => {
@@ -101,12 +131,11 @@ function mergePieces(first, second) {
 }
 
 /**
- * Returns the name of a piece: "3 forward", "init", "step 3" for a step without phases.
+ * Returns the name of a piece: "step 3, forward", "init", "step 3" for a step without phases.
  * @param {Piece} piece
  */
 function pieceText({ step, name }) {
-    if (step < 0) return name;
-    return name ? `${step} ${name}` : `step ${step}`;
+    return [step < 0 ? "" : `step ${step}`, name].filter((text) => text).join(", ");
 }
 
 /**
@@ -159,7 +188,7 @@ function phaseAxis(runs, phases) {
         const x = length;
         begins.set(piece.key, x);
         length += widths.get(piece.class) ?? 0;
-        return { x, text: pieceText(piece) };
+        return { x, end: length, text: pieceText(piece), name: piece.name };
     });
     const xs = runs.map((run, number) => spreadEvents(run, all[number], begins, widths));
     return { kind: "phase", length, xs, shortest: 4, pieces };

@@ -118,7 +118,7 @@ function intervalFacts(scene, run, lane, i) {
     ];
 }
 
-const TITLES = { step: "Step", phase: "Phase", span: "Span", kernel: "Kernel" };
+const TITLES = { program: "Program phase", step: "Step", phase: "Phase", span: "Span", kernel: "Kernel" };
 
 export class BarPanel {
     /** @param {Scene} scene */

@@ -1,5 +1,5 @@
 /**
- * The bars above the charts: the ticks of the axis, then a row each for steps, phases, the depths of spans, and
+ * The bars above the charts: the ticks of the axis, then a row each for program phases, steps, phases, the depths of spans, and
  * kernels. Bars narrower than a pixel are drawn as part of one, and the other bars of that pixel are skipped by
  * bisection.
  *
@@ -13,7 +13,7 @@ import { fitText, LEFT } from "./plot.js";
 
 export const TICKS_HEIGHT = 20;
 const BETWEEN_TICKS = 14; // pixels between texts that are not evenly spaced
-const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
+const ROW_HEIGHT = { program: 17, step: 18, phase: 17, span: 15, kernel: 15 };
 /** Rows of spans that are shown, unless all are. */
 export const FEW_DEPTHS = 5;
 
@@ -266,17 +266,37 @@ function drawRow(plot, scene, row) {
  * @param {Plot} plot
  * @param {Theme} theme
  * @param {number} x
- * @param {string} text
  */
-function drawTick(plot, theme, x, text) {
-    const { context } = plot;
+function drawTickLine({ context }, theme, x) {
     context.strokeStyle = theme.line;
     context.beginPath();
     context.moveTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 5);
     context.lineTo(LEFT + Math.round(x) + 0.5, TICKS_HEIGHT - 1);
     context.stroke();
+}
+
+/**
+ * Writes a text centred on x, or as near to it as the plot allows.
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {number} x
+ * @param {string} text
+ */
+function drawTickText(plot, theme, x, text) {
+    const { context } = plot;
     context.fillStyle = theme.faint;
     context.fillText(text, LEFT + placeOfText(plot, x, context.measureText(text).width), 8);
+}
+
+/**
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {number} x
+ * @param {string} text
+ */
+function drawTick(plot, theme, x, text) {
+    drawTickLine(plot, theme, x);
+    drawTickText(plot, theme, x, text);
 }
 
 /**
@@ -290,20 +310,45 @@ function placeOfText(plot, x, width) {
 }
 
 /**
+ * Names the pieces of the axis above their middles, each whose name or phase fits it. If none does, names some of them at
+ * their beginnings.
  * @param {Plot} plot
  * @param {Scene} scene
- * @param {{x: number, text: string}[]} pieces
+ * @param {import("./axis.js").AxisPiece[]} pieces
  */
 function drawPieces(plot, scene, pieces) {
     const { view, theme } = scene;
+    const { context } = plot;
+    /** @param {number} x */
+    const inPlot = (x) => ((x - view.x0) / (view.x1 - view.x0)) * plot.width;
+    /** @param {string} text */
+    const widthOf = (text) => context.measureText(text).width;
+    const seen = pieces
+        .map((piece) => ({ ...piece, left: inPlot(piece.x), right: Math.min(plot.width, inPlot(piece.end)) }))
+        .filter(({ left, right }) => left <= plot.width && right >= 0);
+    let isNamed = false;
+    for (const { text, name, left, right } of seen) {
+        const from = Math.max(0, left);
+        const fitting = [text, name].find((each) => each && widthOf(each) + BETWEEN_TICKS <= right - from);
+        if (fitting) drawTickText(plot, theme, (from + right) / 2, fitting);
+        if (fitting && left >= 0) drawTickLine(plot, theme, left);
+        isNamed ||= fitting !== undefined;
+    }
+    if (!isNamed) drawSomePieces(plot, scene, seen);
+}
+
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {{left: number, text: string}[]} seen
+ */
+function drawSomePieces(plot, { theme }, seen) {
     let next = -Infinity;
-    for (const piece of pieces) {
-        const x = ((piece.x - view.x0) / (view.x1 - view.x0)) * plot.width;
-        if (x < -1 || x > plot.width) continue;
-        const { width } = plot.context.measureText(piece.text);
+    for (const { left: x, text } of seen) {
+        const { width } = plot.context.measureText(text);
         const left = placeOfText(plot, x, width);
-        if (left < next) continue;
-        drawTick(plot, theme, x, piece.text);
+        if (x < -1 || left < next) continue;
+        drawTick(plot, theme, x, text);
         next = left + width + BETWEEN_TICKS;
     }
 }

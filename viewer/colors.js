@@ -101,6 +101,16 @@ export function channels(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
+/**
+ * Returns a colour with a share of it over another one.
+ * @param {Rgb} over
+ * @param {Rgb} under
+ * @param {number} share   from 0 to 1
+ */
+export function mixed(over, under, share) {
+    return over.map((value, i) => Math.round(value * share + under[i] * (1 - share)));
+}
+
 /** @param {Rgb} rgb */
 function luminance(rgb) {
     const [r, g, b] = rgb.map((value) => (value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));

@@ -15,7 +15,7 @@
  */
 import { showAnswer } from "./answer.js";
 import { takeJson } from "./answers.js";
-import { AXIS_KINDS } from "./axis.js";
+import { AXIS_KINDS, clockName } from "./axis.js";
 import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
 import { byId, make, setText, shortText, tellDuration } from "./dom.js";
@@ -50,13 +50,14 @@ function showRuns(scene) {
                         ...TOLD_SETTINGS.flatMap((name) => info.settings.filter(([each]) => each === name)).map(
                             ([name, value]) => `${name} ${value}`,
                         ),
-                        info.device.startsWith("sim") ? `${info.device} (times est.)` : info.device,
+                        info.device,
                         info.state,
                     ].join(" · "),
                 )
                 .join("  |  "),
         ),
     );
+    byId("axis").options[0].text = clockName(scene.runs[0].info);
     page.classList.toggle("two-runs", scene.runs.length > 1);
     byId("map-run-label").hidden = byId("bars-title").hidden = scene.runs.length < 2;
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));

@@ -1,12 +1,12 @@
 /**
- * Steps, phases, spans and kernels as lanes of intervals, made of the marks between the events of blocks.
+ * Program phases, steps, phases, spans and kernels as lanes of intervals, made of the marks between the events of blocks.
  *
  * The intervals of a lane are in order and do not overlap, so those in view are found by bisection. Nested spans have a
  * lane for each depth. A trace may be cut off anywhere: intervals without an end last until the end of the run.
  *
  * @typedef {Object} Lane
- * @property {string} name   "step", "phase", "span 1", "kernels 7"
- * @property {"step" | "phase" | "span" | "kernel"} kind
+ * @property {string} name   "program", "step", "phase", "span 1", "kernels 7"
+ * @property {"program" | "step" | "phase" | "span" | "kernel"} kind
  * @property {Uint32Array | Float64Array} begin   event; for kernels, nanoseconds
  * @property {Uint32Array | Float64Array} end     the first event after it; for kernels, nanoseconds
  * @property {Uint32Array} text     number of a step; position in the phases; position in the texts
@@ -14,7 +14,7 @@
  *
  * @typedef {{event: number, kind: number, value: number, span: number, label: number}} Mark
  * @typedef {{event: number, bytes: number, span: number, label: number}} Refusal   of memory
- * @typedef {{steps: Lane, phases: Lane, spans: Lane[], kernels: Lane[], ooms: Refusal[]}} Lanes
+ * @typedef {{program: Lane, steps: Lane, phases: Lane, spans: Lane[], kernels: Lane[], ooms: Refusal[]}} Lanes
  */
 
 const STEP_BEGIN = 0,
@@ -23,6 +23,8 @@ const STEP_BEGIN = 0,
     SPAN_BEGIN = 3,
     SPAN_END = 4,
     OOM = 5;
+/** The position of `init` in the phases. */
+const INIT = 0;
 
 const FIRST_ROOM = 256;
 
@@ -117,6 +119,17 @@ function marksBesideSpans({ event, kind, value, span, label }) {
 }
 
 /**
+ * Returns the phases of the program, such as load and train, which contain its steps; none if the program was not followed.
+ * @param {TableColumns | undefined} phases
+ * @param {number} eventCount
+ */
+function programLane(phases, eventCount) {
+    const lane = new GrowingLane("program", "program");
+    phases?.event.forEach((event, i) => lane.push(event, phases.event[i + 1] ?? eventCount, phases.name[i]));
+    return lane.finish();
+}
+
+/**
  * @param {Mark[]} marks
  * @param {number} eventCount
  */
@@ -137,7 +150,9 @@ function stepLane(marks, eventCount) {
 }
 
 /**
- * Returns the phases. A phase lasts until the next one, or until its step begins or ends.
+ * Returns the phases. A phase lasts until the next one, or until its step ends; the phase before all steps lasts until the
+ * first one begins. PyTorch programs enter a step's first phase just before the step begins, which may be at the end of the
+ * step before. Such a phase goes on in its step.
  * @param {Mark[]} marks
  * @param {number} eventCount
  */
@@ -154,8 +169,8 @@ function phaseLane(marks, eventCount) {
         if (kind === PHASE) {
             end(event);
             open = { event, phase: value };
-        } else if (kind === STEP_BEGIN) end(event);
-        else if (kind === STEP_END) end(event + 1);
+        } else if (kind === STEP_BEGIN && open?.phase === INIT) end(event);
+        else if (kind === STEP_END && open && open.event + 1 < event) end(event + 1);
     }
     end(eventCount);
     return lane.finish();
@@ -239,15 +254,15 @@ function kernelLanes(kernels, unitNs) {
 }
 
 /**
- * @param {TableColumns} marks    columns as in docs/page.md
- * @param {TableColumns | undefined} kernels
+ * @param {{marks: TableColumns, kernels?: TableColumns, program?: TableColumns}} tables   columns as in docs/page.md
  * @param {number} eventCount
  * @param {number} unitNs
  * @returns {Lanes}
  */
-export function makeLanes(marks, kernels, eventCount, unitNs) {
+export function makeLanes({ marks, kernels, program }, eventCount, unitNs) {
     const few = marksBesideSpans(marks);
     return {
+        program: programLane(program, eventCount),
         steps: stepLane(few, eventCount),
         phases: phaseLane(few, eventCount),
         spans: spanLanes(marks, eventCount),
@@ -260,10 +275,10 @@ export function makeLanes(marks, kernels, eventCount, unitNs) {
 
 /**
  * Returns the lanes from the top row of bars to the last.
- * @param {Pick<Lanes, "steps" | "phases" | "spans" | "kernels">} lanes
+ * @param {Pick<Lanes, "program" | "steps" | "phases" | "spans" | "kernels">} lanes
  */
-export function allLanes({ steps, phases, spans, kernels }) {
-    return [steps, phases, ...spans, ...kernels];
+export function allLanes({ program, steps, phases, spans, kernels }) {
+    return [program, steps, phases, ...spans, ...kernels];
 }
 
 /**

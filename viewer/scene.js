@@ -4,14 +4,13 @@
  * inputs change.
  */
 import { alikeLabels } from "./alike.js";
-import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
+import { BEFORE_ALL, firstAxisKind, makeAxis, momentAt } from "./axis.js";
 import { makeBarRows } from "./bars.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makeMemory, makePeakIndex } from "./composition.js";
 import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
-import { lastOf } from "./marks.js";
 import { changesOf, peakOf } from "./store.js";
 import { revealX, wholeView } from "./view.js";
 
@@ -34,16 +33,6 @@ function remember() {
         }
         return /** @type {T} */ (value);
     };
-}
-
-/**
- * Returns the initial axis: phases for two runs, events for a run without duration, else time.
- * @param {Run[]} runs
- */
-function firstAxisKind(runs) {
-    if (runs.length > 1) return "phase";
-    const { time } = runs[0];
-    return lastOf(time) > time[0] ? "time" : "event";
 }
 
 /** The moments that are kept for x (momentAtX). */

@@ -20,7 +20,7 @@
  * @property {number} addressBytes   the packed addresses are below this
  * @property {{event: Float64Array, bytes: Float64Array}} reserved   the reserved bytes from these events on
  * @property {Record<string, Peak>} peaks   by measure, computed from the blocks
- * @property {Lanes} lanes   steps, phases, spans, kernels as intervals (marks.js)
+ * @property {Lanes} lanes   program phases, steps, phases, spans, kernels as intervals (marks.js)
  * @property {Memory} memory
  * @property {PeakIndex} peakIndex
  *
@@ -264,7 +264,9 @@ export async function buildMemory(description, info, table, { sizes, reservedPea
         requested: highestSum(memory, sizes.requested),
         reserved: reservedPeak,
     };
-    const lanes = makeLanes(await needed(table, "marks"), await table("kernels"), info.event_count, info.time_unit_ns);
+    const marks = await needed(table, "marks");
+    const [kernels, program] = [await table("kernels"), await table("program_phases")];
+    const lanes = makeLanes({ marks, kernels, program }, info.event_count, info.time_unit_ns);
     return { memory, peakIndex, peaks, lanes };
 }
 

@@ -4,7 +4,7 @@
  * @typedef {{step: string, phase: string, span: string, time: string, event: string}} Place   "" for each that is missing; the
  *   event as the trace numbers it
  */
-import { AFTER_ALL } from "./axis.js";
+import { AFTER_ALL, hasHostTime } from "./axis.js";
 import { intervalAt, lastAtMost } from "./marks.js";
 import { countText, sizeText, timeText } from "./numbers.js";
 
@@ -53,7 +53,7 @@ export function describeMoment(description, run, moment) {
         step: stepText(steps, moment),
         phase: phase < 0 ? "" : (description.phases[phases.text[phase]] ?? ""),
         span: spanAt(run, description.texts, moment),
-        time: run.timed ? timeText(run.time[moment]) : "",
+        time: run.timed ? `${timeText(run.time[moment])}${hasHostTime(run.info) ? " host time" : ""}` : "",
         event: `event ${countText(run.info.first_event + moment)}`,
     };
 }

@@ -150,6 +150,10 @@ static const struct mt_page_column kernel_columns[] = {DELTA("start", kernel_sta
                                                        PLAIN("name", kernel_name), PLAIN("label", kernel_label),
                                                        PLAIN("stream", kernel_stream)};
 
+VALUE(phase_event, page->beside.phases[row].event - page->run->first_event)
+VALUE(phase_name, page->phase_names[row])
+static const struct mt_page_column phase_columns[] = {DELTA("event", phase_event), PLAIN("name", phase_name)};
+
 static bool any_use_is_known(const struct mt_page_run *page)
 {
     for (size_t i = 0; i < page->block_count; i++)
@@ -203,4 +207,7 @@ void mt_page_run_declare(struct mt_page_run *page)
     }
     if (page->beside.kernel_count > 0)
         tables[MT_PAGE_KERNELS] = TABLE("kernels", "kernel", kernel_columns, page->beside.kernel_count);
+    if (page->beside.phase_count > 0)
+        tables[MT_PAGE_PROGRAM_PHASES] =
+            TABLE("program_phases", "program phase", phase_columns, page->beside.phase_count);
 }

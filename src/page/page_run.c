@@ -186,19 +186,22 @@ static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
     return mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
 }
 
-/* Numbers the texts of marks and kernels. */
+/* Numbers the texts of marks, kernels and phases. */
 static void number_texts(struct mt_page_names *names, struct mt_page_run *page)
 {
     const struct mt_page_beside *beside = &page->beside;
     page->mark_spans = mt_host_alloc(beside->mark_count * sizeof *page->mark_spans + 1);
     page->kernel_names = mt_host_alloc(beside->kernel_count * sizeof *page->kernel_names + 1);
+    page->phase_names = mt_host_alloc(beside->phase_count * sizeof *page->phase_names + 1);
     for (size_t i = 0; i < beside->mark_count; i++)
         page->mark_spans[i] = text_number(names, beside->marks[i].span);
     for (size_t i = 0; i < beside->kernel_count; i++)
         page->kernel_names[i] = text_number(names, beside->kernels[i].name);
+    for (size_t i = 0; i < beside->phase_count; i++)
+        page->phase_names[i] = text_number(names, beside->phases[i].name);
 }
 
-/* ---- times, marks and kernels, beside the rest ---- */
+/* ---- times, marks, kernels and program phases, beside the rest ---- */
 
 /* Below this number of events, opening the trace a second time takes longer than reading them. */
 enum { WORTH_A_THREAD = 1 << 16 };
@@ -218,6 +221,7 @@ static void release_beside(struct mt_page_beside *beside)
     free(beside->times);
     free(beside->marks);
     free(beside->kernels);
+    free(beside->phases);
 }
 
 static mt_status read_rows(struct mt_trace *trace, const struct mt_run *run, struct mt_page_beside *out)
@@ -225,7 +229,8 @@ static mt_status read_rows(struct mt_trace *trace, const struct mt_run *run, str
     int64_t first = run->first_event, last = first + run->event_count - 1;
     MT_TRY(mt_trace_times(trace, run, first, last, &out->times));
     MT_TRY(mt_trace_marks(trace, run, first, last, &out->marks, &out->mark_count));
-    return mt_trace_launches(trace, run, &out->kernels, &out->kernel_count);
+    MT_TRY(mt_trace_launches(trace, run, &out->kernels, &out->kernel_count));
+    return mt_trace_phase_entries(trace, run, &out->phases, &out->phase_count);
 }
 
 /* True if the trace has this run with all its events. Another file may have taken the name since it was opened. */
@@ -316,7 +321,7 @@ static uint64_t time_unit(const uint64_t *times, size_t count)
     return fits ? 1 : 1000;
 }
 
-/* Reads labels and blocks, and beside them times, marks and kernels. */
+/* Reads labels and blocks, and beside them times, marks, kernels and program phases. */
 static mt_status load_rows(struct mt_trace *trace, const char *path, struct mt_page_names *names,
                            struct mt_page_run *page)
 {
@@ -370,4 +375,5 @@ void mt_page_run_release(struct mt_page_run *page)
     free(page->parts);
     free(page->mark_spans);
     free(page->kernel_names);
+    free(page->phase_names);
 }

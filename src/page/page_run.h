@@ -5,6 +5,7 @@
 #include "page/page_knots.h"
 #include "page/page_table.h"
 #include "trace/query/blocks.h"
+#include "trace/query/holders.h"
 
 /* The tables of docs/page.md, in the order of the file: the page works on each while it reads the next. Of two runs,
  * both have the tables for the first picture before either has the rest. */
@@ -17,6 +18,7 @@ enum mt_page_table_id {
     MT_PAGE_BLOCKS,
     MT_PAGE_MARKS,
     MT_PAGE_KERNELS,
+    MT_PAGE_PROGRAM_PHASES,
     MT_PAGE_REST, /* from here on: not needed for the first picture */
     MT_PAGE_EVENTS = MT_PAGE_REST,
     MT_PAGE_USES,
@@ -62,11 +64,13 @@ struct mt_page_beside {
     size_t mark_count;
     struct mt_launch_row *kernels;
     size_t kernel_count;
+    struct mt_phase_entry_row *phases; /* of the program */
+    size_t phase_count;
 };
 
 /* Event ids are as in the trace; the page counts them from run->first_event.
  * Invariants: size_of_block[i] and uses[i] belong to blocks[i], mark_spans[i] to beside.marks[i], kernel_names[i] to
- * beside.kernels[i]; size_of_block[i] < size_count; tables[i].rows is this struct. */
+ * beside.kernels[i], phase_names[i] to beside.phases[i]; size_of_block[i] < size_count; tables[i].rows is this struct. */
 struct mt_page_run {
     const struct mt_run *run;
     struct mt_page_beside beside;
@@ -89,7 +93,7 @@ struct mt_page_run {
     size_t segment_count;
     struct mt_part_row *parts;
     size_t part_count;
-    uint32_t *mark_spans, *kernel_names; /* positions in texts */
+    uint32_t *mark_spans, *kernel_names, *phase_names; /* positions in texts */
     struct mt_page_table tables[MT_PAGE_TABLE_COUNT];
 };
 

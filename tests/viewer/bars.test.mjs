@@ -104,7 +104,7 @@ test("bars are selected by keys, which tell them and zoom to them", () =>
         assert.ok(PHASES.includes((await factsOf(page, "#bar-facts")).name));
         await press(page, "ArrowDown");
         assert.equal(await page.textContent("#bar-title"), "Span");
-        await page.waitForFunction(() => location.hash.includes("bar=2%2C"));
+        await page.waitForFunction(() => location.hash.includes("bar=3%2C"));
         for (let row = 0; row < 12; row++) await press(page, "ArrowDown");
         assert.equal(await page.textContent("#bar-title"), "Kernel");
         for (let row = 0; row < 12; row++) await press(page, "ArrowUp");

@@ -32,6 +32,7 @@ const COLUMNS = {
     blocks: { alloc: "delta", life: "plain", segment: "plain", offset: "plain", size: "plain", label: "plain" },
     marks: { event: "delta", kind: "plain", value: "plain", span: "plain", label: "plain" },
     kernels: { start: "delta", duration: "plain", name: "plain", label: "plain", stream: "plain" },
+    program_phases: { event: "delta", name: "plain" },
     events: { time: "delta" },
     uses: {
         flags: "plain",

@@ -1,16 +1,17 @@
 /** The computations of the page, against slow and simple ones, on random runs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
-import { besideMark, reservedByColumn } from "../../viewer/area.js";
+import { firstAxisKind, makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { besideMark, phaseBackgrounds, reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
 import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makeMemory, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { holesAt } from "../../viewer/holes.js";
 import { layOut } from "../../viewer/icicle.js";
-import { inksOfLabels } from "../../viewer/inks.js";
+import { inksOfLabels, wordOf } from "../../viewer/inks.js";
 import { blockIn } from "../../viewer/map.js";
+import { makeLanes } from "../../viewer/marks.js";
 import { makeModuleTree } from "../../viewer/module_tree.js";
 import { shownBlocks } from "../../viewer/moment.js";
 import { shellQuote } from "../../viewer/copy_command.js";
@@ -376,7 +377,10 @@ function runOf(eventCount, steps, phases) {
         end: intervals.map(([, end]) => end),
         text: intervals.map(([, , text]) => text),
     });
-    return { eventCount, lanes: { steps: lane(steps), phases: lane(phases), spans: [], kernels: [] } };
+    return {
+        eventCount,
+        lanes: { program: lane([]), steps: lane(steps), phases: lane(phases), spans: [], kernels: [] },
+    };
 }
 
 test("steps without phases are laid over each other, too", () => {
@@ -402,7 +406,12 @@ test("the names of phases never run into each other", () => {
         },
         { get: (target, name) => target[name] ?? (() => {}), set: () => true },
     );
-    const pieces = Array.from({ length: 400 }, (_, i) => ({ x: i * i, text: `${i} backward` }));
+    const pieces = Array.from({ length: 400 }, (_, i) => ({
+        x: i * i,
+        end: (i + 1) ** 2,
+        text: `step ${i}, backward`,
+        name: "backward",
+    }));
     const axis = { kind: "phase", pieces };
     for (const [x0, x1] of [
         [0, 160000],
@@ -430,14 +439,68 @@ test("twenty thousand steps are laid over each other at once", () => {
     assert.ok(performance.now() - began < 10000, "pieces that were compared with each other took minutes");
 });
 
+/** Returns the lanes of marks [event, kind, value]: 0 step_begin, 1 step_end, 2 phase. */
+function lanesOf(rows, eventCount, program) {
+    const column = (at) => rows.map((row) => row[at] ?? 0);
+    const marks = { event: column(0), kind: column(1), value: column(2), span: column(3), label: column(4) };
+    return makeLanes({ marks, program }, eventCount, 1);
+}
+
+const intervalsOf = ({ begin, end, text }) => Array.from(begin, (event, i) => [event, end[i], text[i]]);
+
+// The marks of two steps of a dry run: each step's forward phase is entered just before the step begins.
+const DRY = [[1, 2, 0], [9, 2, 1], [10, 0, 0], [20, 2, 2], [21, 2, 3], [29, 2, 4], [39, 2, 1], [40, 1, 0], [45, 0, 1], [50, 2, 3], [58, 2, 1], [59, 1, 1]]; // prettier-ignore
+
+test("a phase that is entered just before its step is part of the step", () => {
+    const { steps, phases } = lanesOf(DRY, 60);
+    assert.deepEqual(intervalsOf(steps), [[10, 41, 0], [45, 60, 1]]); // prettier-ignore
+    assert.deepEqual(intervalsOf(phases), [[1, 9, 0], [9, 20, 1], [20, 21, 2], [21, 29, 3], [29, 39, 4], [39, 50, 1], [50, 58, 3], [58, 60, 1]]); // prettier-ignore
+    const run = { eventCount: 60, lanes: { steps, phases } };
+    assert.deepEqual(
+        makeAxis("phase", [run], PHASES).pieces.map(({ text }) => text),
+        ["", "init", "step 0, forward", "step 0, loss", "step 0, backward", "step 0, optimizer", "step 1, forward", "step 1, backward", "step 1, forward"], // prettier-ignore
+    );
+});
+
+test("a phase ends with its step, and the one before all steps where the first begins", () => {
+    const rows = [[0, 2, 0], [5, 0, 0], [6, 2, 1], [9, 2, 4], [12, 1, 0], [20, 0, 1], [25, 1, 1]]; // prettier-ignore
+    assert.deepEqual(intervalsOf(lanesOf(rows, 30).phases), [[0, 5, 0], [6, 9, 1], [9, 13, 4]]); // prettier-ignore
+});
+
+test("program phases last until the next one, and the last to the end of the run", () => {
+    assert.deepEqual(intervalsOf(lanesOf(DRY, 60).program), []);
+    const program = { event: [2, 9, 44], name: [5, 6, 7] };
+    assert.deepEqual(intervalsOf(lanesOf(DRY, 60, program).program), [[2, 9, 5], [9, 44, 6], [44, 60, 7]]); // prettier-ignore
+});
+
+test("the background of an area shows the phases, faintly", () => {
+    const theme = { backgroundRgb: [255, 255, 255] };
+    const run = { eventCount: 60, lanes: lanesOf(DRY, 60) };
+    const scene = { theme, axis: makeAxis("event", [run]), view: { x0: 0, x1: 60 }, runs: [run] };
+    const columns = [...phaseBackgrounds(scene, 0, 60)];
+    assert.equal(columns[0], wordOf(theme.backgroundRgb));
+    assert.equal(new Set(columns.slice(9, 20)).size, 1);
+    assert.equal(new Set(columns).size, 6); // none and five phases
+    for (const word of columns)
+        for (const shift of [0, 8, 16]) assert.ok(((word >>> shift) & 255) >= 225, "no tint is dark");
+});
+
+test("the axis of a dry run is that of events, since its times are the host's", () => {
+    const run = (settings, time) => ({ info: { settings }, time });
+    assert.equal(firstAxisKind([run([["recorded", "dry"]], [0, 5])]), "event");
+    assert.equal(firstAxisKind([run([["recorded", "allocator"]], [0, 5])]), "time");
+    assert.equal(firstAxisKind([run([], [5, 5])]), "event");
+    assert.equal(firstAxisKind([run([], [0, 5]), run([], [0, 5])]), "phase");
+});
+
 test("a moment is told by its step, or by the one that was before", () => {
     const told = (moment) => placeText(describeMoment({ phases: PHASES, texts: [""] }, cut, moment));
-    const cut = { ...runOf(50, [[10, 20, 1], [20, 30, 2]], [[0, 5, 0], [10, 20, 1]]), info: { first_event: 1 } }; // prettier-ignore
+    const cut = { ...runOf(50, [[10, 20, 1], [20, 30, 2]], [[0, 5, 0], [10, 20, 1]]), info: { first_event: 1, settings: [] } }; // prettier-ignore
     assert.equal(told(2), "before the first step, init");
     assert.equal(told(15), "step 1, forward");
     assert.equal(told(29), "step 2");
     assert.equal(told(30), "after step 2");
-    const none = { ...runOf(50, [], []), info: { first_event: 1 } };
+    const none = { ...runOf(50, [], []), info: { first_event: 1, settings: [] } };
     assert.equal(placeText(describeMoment({ phases: PHASES, texts: [""] }, none, 4)), "");
 });
 

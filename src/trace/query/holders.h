@@ -44,3 +44,13 @@ struct mt_program_phase_row {
 /* Reads the phases, in the order in which they were first entered. None if the program was not followed. */
 mt_status mt_trace_program_phases(struct mt_trace *trace, const struct mt_run *run,
                                   struct mt_program_phase_row **out_rows, size_t *out_count);
+
+/* One time that the program entered a phase, which lasts until it enters the next. */
+struct mt_phase_entry_row {
+    int64_t event; /* the first in it */
+    const char *name;
+};
+
+/* Reads the times that the program entered a phase, in order. None if the program was not followed. */
+mt_status mt_trace_phase_entries(struct mt_trace *trace, const struct mt_run *run, struct mt_phase_entry_row **out_rows,
+                                 size_t *out_count);

@@ -182,3 +182,20 @@ mt_status mt_trace_program_phases(struct mt_trace *trace, const struct mt_run *r
     MT_THEN(status, find_moments(trace, run, rows, count));
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
+
+mt_status mt_trace_phase_entries(struct mt_trace *trace, const struct mt_run *run, struct mt_phase_entry_row **out_rows,
+                                 size_t *out_count)
+{
+    struct mt_phase_entry_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT first_event, name FROM program_phase WHERE run = ?1 AND first_event >= ?2 AND first_event < ?3"
+                 " ORDER BY first_event",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
+        *MT_HOST_ADD(rows, count) = (struct mt_phase_entry_row){
+            .event = mt_statement_integer(row, 0),
+            .name = mt_query_text(trace, row, 1),
+        };
+    return mt_query_hand_over(status, rows, count, out_rows, out_count);
+}
