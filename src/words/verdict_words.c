@@ -73,15 +73,15 @@ static void add_unfinished(const struct mt_verdict_row *row, struct mt_text *out
             mt_text_add(out, "%s", ends[i].words);
 }
 
-/* Returns the growth that fills the card first, of those that would do so before their loop is over; NULL if none would. */
-static const struct mt_caveat *first_to_fill(const struct mt_caveat_list *growths)
+int64_t mt_verdict_fills_at(const struct mt_verdict_row *row)
 {
-    const struct mt_caveat *first = NULL;
+    const struct mt_caveat_list *growths = &row->caveats.of[MT_CAVEAT_GROWTH];
+    int64_t first = -1;
     for (size_t i = 0; i < growths->count; i++) {
         const struct mt_caveat *growth = &growths->rows[i];
         const bool fills = growth->count >= 0 && (growth->total < 0 || growth->count <= growth->total);
-        if (fills && (first == NULL || growth->count < first->count))
-            first = growth;
+        if (fills && (first < 0 || growth->count < first))
+            first = growth->count;
     }
     return first;
 }
@@ -90,12 +90,10 @@ static const struct mt_caveat *first_to_fill(const struct mt_caveat_list *growth
 static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
 {
     const struct mt_verdict *verdict = &row->verdict;
-    const struct mt_caveat *growth = first_to_fill(&row->caveats.of[MT_CAVEAT_GROWTH]);
-    if (verdict->fits && growth != NULL) {
-        mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", growth->count);
-        return;
-    }
-    if (verdict->fits)
+    const int64_t fills_at = mt_verdict_fills_at(row);
+    if (verdict->fits && fills_at >= 0)
+        mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", fills_at);
+    else if (verdict->fits)
         mt_text_add(out, "fits, %s free", MT_SIZE(verdict->free_bytes));
     else
         mt_text_add(out, "does not fit, %s short", MT_SIZE(verdict->short_bytes));

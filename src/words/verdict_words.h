@@ -24,6 +24,9 @@ void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain
 /* Adds a line about each kind of caveat that the run has and about who holds memory that grows, each with its line end. */
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out);
 
+/* Returns the iteration in which growing memory fills the card before its loop is over, by estimate; -1 if it would not. */
+int64_t mt_verdict_fills_at(const struct mt_verdict_row *row);
+
 /* True if something that could take memory is not known: an operator's scratch memory, code that did not run, growth, a compiler that was left out, or
  * which variant of a kernel a card takes. */
 bool mt_verdict_is_uncertain(const struct mt_verdict_row *row);

@@ -6,6 +6,7 @@
 #include "cli/write/timeline_page.h"
 #include "page/page.h"
 #include "study/diff_lengths.h"
+#include "words/verdict_words.h"
 #include "words/what_if.h"
 
 #include <inttypes.h>
@@ -19,11 +20,7 @@
 struct timeline_options {
     struct mt_trace_options trace;
     const char *compared, *output;
-    bool what_if;
 };
-
-/* Changes are replayed without being asked for up to so many events, which takes about as long as the rest of the page. */
-enum { WHAT_IF_EVENTS = 100000 };
 
 static const struct mt_option options[] = {
     MT_RUN_ARGUMENT,
@@ -31,8 +28,6 @@ static const struct mt_option options[] = {
               .help = "the run to show (default: the newest)"),
     MT_OPTION(TEXT, struct timeline_options, compared, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
               .help = "a second run, compared with it on the same axis"),
-    MT_OPTION(FLAG, struct timeline_options, what_if, "--what-if",
-              .help = "include the changes that advise or oom finds, also for a run of more than 100000 events"),
     MT_OPTION(TEXT, struct timeline_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the page (default: " DEFAULT_OUTPUT "); - is stdout"),
     MT_OPTION(TEXT, struct timeline_options, trace.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -92,6 +87,44 @@ static mt_status load_what_if(const struct mt_question *question, json_t *answer
     return status;
 }
 
+/* Returns the lines of a text as a list. */
+static json_t *list_lines(struct mt_text *text)
+{
+    json_t *list = json_array();
+    for (char *rest = text->data, *line; rest != NULL && (line = strsep(&rest, "\n")) != NULL;)
+        if (line[0] != '\0')
+            json_array_append_new(list, mt_json_text(line));
+    return list;
+}
+
+static json_t *describe_verdict(const struct mt_verdict_row *row)
+{
+    const struct mt_verdict *verdict = &row->verdict;
+    struct mt_text notes = {0};
+    mt_verdict_add_caveats(row, &notes);
+    json_t *object =
+        json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "fits", verdict->fits, "needed_bytes",
+                  (json_int_t)verdict->needed_bytes, "card_bytes", (json_int_t)verdict->card_bytes, "outside_bytes",
+                  (json_int_t)verdict->outside_bytes, "short_bytes", (json_int_t)verdict->short_bytes, "fills_at",
+                  (json_int_t)mt_verdict_fills_at(row), "line", mt_json_text(mt_text_get(&verdict->line)), "notes",
+                  list_lines(&notes));
+    mt_text_release(&notes);
+    return object;
+}
+
+/* Puts on the page what the run needs of its card, and what makes these figures uncertain. */
+static mt_status load_verdict(const struct mt_question *question, json_t *answers)
+{
+    struct mt_verdict_row row = {.run = question->run->id, .rank = -1};
+    mt_status status = mt_verdict_find(question, &row.verdict);
+    MT_THEN(status, mt_caveat_lists_load(question->trace, question->run, &row.caveats));
+    if (status == MT_OK)
+        json_object_set_new(answers, "verdict", describe_verdict(&row));
+    mt_caveat_lists_release(&row.caveats);
+    mt_verdict_release(&row.verdict);
+    return status;
+}
+
 /* Writes the page with those answers. Without them, since the loading of them ended with `loaded`, the page says all the rest. */
 static mt_status write_answered(const struct timeline_options *timeline, struct mt_page_plan *plan, json_t *answers,
                                 mt_status loaded)
@@ -116,8 +149,9 @@ static mt_status show_run(const struct timeline_options *timeline, const struct 
                           struct mt_page_plan *plan)
 {
     json_t *answers = json_object();
-    const bool is_asked = timeline->what_if || question->run->event_count <= WHAT_IF_EVENTS;
-    mt_status status = write_answered(timeline, plan, answers, is_asked ? load_what_if(question, answers) : MT_OK);
+    mt_status loaded = load_verdict(question, answers);
+    MT_THEN(loaded, load_what_if(question, answers));
+    mt_status status = write_answered(timeline, plan, answers, loaded);
     json_decref(answers);
     return status;
 }
