@@ -338,6 +338,12 @@ static void what_would_take_too_much_memory_is_refused(void **state)
     said = MEMTRACE("import /dev/zero --memory 64MiB --trace large.db");
     assert_int_equal(said->code, 3);
     assert_says(said->err, "takes more than 64.00 MiB");
+    /* a pickle that refers to one event a million times, in two bytes each */
+    said = shell("python3 -c \"import pickle; e = {'action': 'alloc', 'addr': 4096, 'size': 512, 'stream': 0};"
+                 " pickle.dump({'segments': [], 'device_traces': [[e] * 1000000]}, open('same.pickle', 'wb'))\""
+                 " && \"$M\" import same.pickle --trace large.db");
+    assert_int_equal(said->code, 3);
+    assert_says(said->err, "the most that an import may take; --memory SIZE allows more");
     assert_int_equal(shell("test -e large.db")->code, 1);
 }
 

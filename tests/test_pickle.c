@@ -112,6 +112,19 @@ static void keys_are_found_wherever_they_are(void **state)
 }
 
 /* Calls `check` with the bytes of each small pickle of Python's. */
+/* Values take several times what the file has, and no more than is allowed; a user may allow more. */
+static void the_limits_of_a_file_follow_from_its_size(void **state)
+{
+    (void)state;
+    const uint64_t mib = 1 << 20;
+    struct mt_whole_file file = {.length = mib, .most_bytes = 2048 * mib};
+    assert_int_equal(mt_whole_file_limits(&file).bytes, 80 * mib);
+    file.is_asked = true;
+    assert_int_equal(mt_whole_file_limits(&file).bytes, 2048 * mib);
+    file = (struct mt_whole_file){.length = 1024 * mib, .most_bytes = 2048 * mib};
+    assert_int_equal(mt_whole_file_limits(&file).bytes, 2048 * mib);
+}
+
 static void for_each_small(void (*check)(const struct mt_whole_file *file))
 {
     for (int protocol = 2; protocol <= 5; protocol++) {
@@ -397,6 +410,7 @@ static void memory_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_limits_of_a_file_follow_from_its_size),
         cmocka_unit_test(pickles_of_python_say_what_its_json_says),
         cmocka_unit_test(what_a_pickle_shares_is_shared),
         cmocka_unit_test(keys_are_found_wherever_they_are),

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     struct mt_import_report report = {0};
     struct mt_import_source source = {0};
     struct mt_nccl_holders holders;
-    struct mt_import_input input = {.rules = rules, .file = {(unsigned char *)data, length, 0}};
+    struct mt_import_input input = {.rules = rules, .file = {.data = (unsigned char *)data, .length = length}};
     mt_nccl_holders_find(&input.file, &holders);
     mt_nccl_holders_release(&holders);
     if (mt_nccl_reader.read(&input, &source) == MT_OK)

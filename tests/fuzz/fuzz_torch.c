@@ -16,7 +16,8 @@ static void import(const uint8_t *data, size_t length, int64_t device)
     struct mt_rules *rules = mt_rules_create();
     struct mt_import_report report = {0};
     struct mt_import_source source = {0};
-    struct mt_import_input input = {.plan = &plan, .rules = rules, .file = {mt_host_alloc(length + 1), length, 0}};
+    struct mt_import_input input = {
+        .plan = &plan, .rules = rules, .file = {.data = mt_host_alloc(length + 1), .length = length}};
     memcpy(input.file.data, data, length);
     if (mt_torch_reader.recognizes(&input) && mt_rules_add_built_in(rules) == MT_OK) {
         if (mt_torch_reader.read(&input, &source) == MT_OK)

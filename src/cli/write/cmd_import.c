@@ -524,8 +524,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace import rank0.pickle --nccl nccl_memory.Rank_0.scribe\n"
                 "  memtrace import rank*.pickle --trace job.db && memtrace ranks job.db\n",
     .options = options,
-    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT,
-                  .memory = MT_IMPORT_USUAL_BYTES),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT),
     .answer = &answer_type,
     .run = run_import,
 };

@@ -147,7 +147,7 @@ mt_status mt_whole_file_read(const char *path, uint64_t most_bytes, struct mt_wh
     if (status == MT_OK && is_gzip(&bytes))
         status = undo_gzip(&bytes);
     leave_out_mark(&bytes);
-    *out = (struct mt_whole_file){bytes.data, bytes.length, bytes.most};
+    *out = (struct mt_whole_file){bytes.data, bytes.length, bytes.most, false};
     return status == MT_OK ? MT_OK : mt_fail_context(status, "%s can't be read", path);
 }
 
@@ -155,6 +155,14 @@ void mt_whole_file_release(struct mt_whole_file *file)
 {
     free(file->data);
     *file = (struct mt_whole_file){0};
+}
+
+struct mt_value_limits mt_whole_file_limits(const struct mt_whole_file *file)
+{
+    struct mt_value_limits limits = mt_value_limits_of(file->length, file->most_bytes);
+    if (file->is_asked)
+        limits.bytes = file->most_bytes;
+    return limits;
 }
 
 struct mt_document {
@@ -193,7 +201,7 @@ mt_status mt_document_read(const struct mt_whole_file *file, struct mt_document 
     if (!mt_document_is_one(file))
         return mt_document_refuse(file);
     struct mt_document *document = mt_host_alloc(sizeof *document);
-    const struct mt_value_limits limits = mt_value_limits_of(file->length, file->most_bytes);
+    const struct mt_value_limits limits = mt_whole_file_limits(file);
     document->store = mt_value_store_create(&limits);
     mt_status status = read_values(file, document);
     if (status == MT_OK)
@@ -220,6 +228,11 @@ void mt_document_close(struct mt_document *document)
         return;
     mt_value_store_destroy(document->store);
     free(document);
+}
+
+mt_status mt_document_count(struct mt_document *document, uint64_t bytes)
+{
+    return mt_value_store_count(document->store, bytes);
 }
 
 const struct mt_value *mt_document_root(const struct mt_document *document)

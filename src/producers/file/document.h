@@ -13,6 +13,7 @@ struct mt_whole_file {
     unsigned char *data;
     size_t length;
     uint64_t most_bytes; /* of memory that may be taken for them, and for what is read out of them each; 0: any */
+    bool is_asked;       /* the user asked for most_bytes: a file may take them however small it is */
 };
 
 /* The memory that an import takes at most, unless the file itself has a good part of it. */
@@ -25,6 +26,9 @@ struct mt_whole_file {
 enum { MT_IMPORT_FILE_FACTOR = 16 };
 mt_status mt_whole_file_read(const char *path, uint64_t most_bytes, struct mt_whole_file *out);
 void mt_whole_file_release(struct mt_whole_file *file);
+
+/* Returns the limits of the values that are read out of the file. */
+struct mt_value_limits mt_whole_file_limits(const struct mt_whole_file *file);
 
 struct mt_document;
 
@@ -42,6 +46,10 @@ void mt_document_close(struct mt_document *document); /* may be NULL */
 
 /* Fails with MT_BAD_TRACE for a file that no reader recognizes, and says what it is where that can be told. */
 mt_status mt_document_refuse(const struct mt_whole_file *file);
+
+/* Counts `bytes` that a reader is about to take beside the values. Fails with MT_BAD_TRACE if the two are over the most that
+ * the document may take. */
+mt_status mt_document_count(struct mt_document *document, uint64_t bytes);
 
 /* Returns the outermost value; it belongs to the document. */
 const struct mt_value *mt_document_root(const struct mt_document *document);

@@ -175,6 +175,7 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
     mt_status status = read_nccl(&input, most_bytes);
     if (status == MT_OK && !input.is_database)
         status = mt_whole_file_read(plan->file, most_bytes, &input.file);
+    input.file.is_asked = plan->most_bytes != 0;
     const struct mt_import_reader *reader = status == MT_OK ? find_reader(&input) : NULL;
     if (reader != NULL)
         status = import_by(reader, &input, out);

@@ -133,7 +133,7 @@ static mt_status read_dump(const struct mt_value *root, struct mt_value_store *s
 static mt_status read_sums(const struct mt_whole_file *file, struct mt_nccl_holders *out)
 {
     struct mt_document *document;
-    const struct mt_value_limits limits = mt_value_limits_of(file->length, file->most_bytes);
+    const struct mt_value_limits limits = mt_whole_file_limits(file);
     MT_TRY(mt_document_read(file, &document));
     struct mt_value_store *store = mt_value_store_create(&limits);
     mt_status status = read_dump(mt_document_root(document), store, out);

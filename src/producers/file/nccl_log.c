@@ -89,7 +89,7 @@ static mt_status read_line(struct reading *reading, const struct mt_value *line)
 
 mt_status mt_nccl_log_read(const struct mt_whole_file *file, struct mt_nccl_log *out)
 {
-    const struct mt_value_limits limits = mt_value_limits_of(file->length, file->most_bytes);
+    const struct mt_value_limits limits = mt_whole_file_limits(file);
     struct reading reading = {.out = out};
     mt_status status = MT_OK;
     *out = (struct mt_nccl_log){.store = mt_value_store_create(&limits), .rank = -1};

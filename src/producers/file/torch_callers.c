@@ -108,6 +108,12 @@ const char *mt_torch_metadata(const struct mt_torch_event *event)
     return mt_value_text(mt_value_get(event->event, &key));
 }
 
+const struct mt_value *mt_torch_forward_frames(const struct mt_torch_event *event)
+{
+    struct mt_value_key key = MT_VALUE_KEY("forward_frames");
+    return mt_value_get(event->event, &key);
+}
+
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request, const struct mt_torch_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,

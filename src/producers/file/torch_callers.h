@@ -55,6 +55,10 @@ mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, cons
 /* Returns the text that the program gave the block of an event; "" if none. */
 const char *mt_torch_metadata(const struct mt_torch_event *event);
 
+/* Returns, of an event of backward, the frames of the operator that is undone, if anomalies were looked for: texts as Python
+ * prints a traceback, outermost first. A value of kind NONE otherwise. */
+const struct mt_value *mt_torch_forward_frames(const struct mt_torch_event *event);
+
 /* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
                                         const struct mt_torch_annotations *open);

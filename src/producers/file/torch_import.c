@@ -128,6 +128,7 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
             "its %s is no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
             "torch.cuda.memory._dump_snapshot() writes it, or the list of torch.cuda.memory_snapshot()",
             mt_document_format(state->document));
+    MT_TRY(mt_document_count(state->document, mt_torch_snapshot_most_bytes(root)));
     MT_TRY(mt_torch_snapshot_read(root, device, &state->snapshot));
     mt_pool_streams_number(&state->snapshot);
     mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
@@ -169,7 +170,7 @@ static void fill_source(const struct torch_state *state, struct mt_import_source
 static mt_status read(struct mt_import_input *input, struct mt_import_source *source)
 {
     struct torch_state *state = mt_host_alloc(sizeof *state);
-    const struct mt_value_limits limits = mt_value_limits_of(input->file.length, input->file.most_bytes);
+    const struct mt_value_limits limits = mt_whole_file_limits(&input->file);
     input->state = state;
     state->frames = mt_value_store_create(&limits);
     mt_status status = mt_viz_page_is_one(&input->file) ? mt_viz_page_unwrap(&input->file) : MT_OK;

@@ -188,7 +188,7 @@ static const char *op_of(const struct mt_torch_caller *caller, const char *metad
 /* Returns the caller of forward that a request of backward says to undo; NULL: it says none. */
 static struct mt_torch_caller *forward_caller(struct mt_torch_labels *labels, const struct mt_torch_request *request)
 {
-    const struct mt_value *frames = request->event != NULL ? request->event->forward_frames : NULL;
+    const struct mt_value *frames = request->event != NULL ? mt_torch_forward_frames(request->event) : NULL;
     return frames != NULL && mt_value_count(frames) > 0 ? mt_torch_callers_find(&labels->callers, frames) : NULL;
 }
 

@@ -22,8 +22,7 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id,
-        forward_frames;
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id;
 };
 
 /* A reading under way. */
@@ -38,12 +37,11 @@ struct reading {
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){KEY(action),          KEY(addr),          KEY(address),   KEY(size),
-                         KEY(requested_size),  KEY(total_size),    KEY(stream),    KEY(time_us),
-                         KEY(frames),          KEY(state),         KEY(blocks),    KEY(device),
-                         KEY(device_free),     KEY(is_expandable), KEY(stage),     KEY(name),
-                         KEY(block_bytes),     KEY(history),       KEY(real_size), KEY(pool_id),
-                         KEY(segment_pool_id), KEY(forward_frames)};
+    return (struct keys){
+        KEY(action),      KEY(addr),          KEY(address),        KEY(size),  KEY(requested_size), KEY(total_size),
+        KEY(stream),      KEY(time_us),       KEY(frames),         KEY(state), KEY(blocks),         KEY(device),
+        KEY(device_free), KEY(is_expandable), KEY(stage),          KEY(name),  KEY(block_bytes),    KEY(history),
+        KEY(real_size),   KEY(pool_id),       KEY(segment_pool_id)};
 #undef KEY
 }
 
@@ -72,6 +70,17 @@ bool mt_torch_snapshot_is_one(const struct mt_value *root)
         return true;
     return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
            mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
+}
+
+uint64_t mt_torch_snapshot_most_bytes(const struct mt_value *root)
+{
+    enum { REPLAY_BYTES = 48 }; /* for each event: its moment, the bytes of its block, and what it may replace */
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    uint64_t most = mt_value_count(mt_value_find(root, "host_traces"));
+    for (uint32_t i = 0; i < mt_value_count(traces); i++)
+        most = mt_value_count(mt_value_at(traces, i)) > most ? mt_value_count(mt_value_at(traces, i)) : most;
+    most += mt_value_count(mt_value_find(mt_value_find(root, "memtrace"), "after"));
+    return most * (sizeof(struct mt_torch_event) + REPLAY_BYTES);
 }
 
 /* The place of a row, for messages. */
@@ -156,14 +165,13 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     *out = (struct mt_torch_event){.event = value};
     if (mt_value_get(value, &keys->action)->kind != MT_VALUE_TEXT)
         return fail_at(place, "action", "a text");
-    out->action = find_action(mt_value_get(value, &keys->action));
+    out->action = (uint8_t)find_action(mt_value_get(value, &keys->action));
     out->stream = natural_or(value, &keys->stream, 0);
     out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
-    out->forward_frames = mt_value_get(value, &keys->forward_frames);
     reading->has_time |= mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
-    if (is_about_memory(out->action))
+    if (is_about_memory((mt_torch_action)out->action))
         return read_memory(reading, value, place, out);
     out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)

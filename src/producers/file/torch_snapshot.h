@@ -37,20 +37,19 @@ const char *mt_torch_action_name(mt_torch_action action);
 /* An event. Invariants, but of an oom: address + bytes and address + block_bytes <= 2^63 - 1; sizes and their sum are
  * bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
 struct mt_torch_event {
-    mt_torch_action action;
     uint64_t address;     /* of an oom: the bytes that the driver called free; UINT64_MAX: not stated */
     uint64_t bytes;       /* as requested */
     uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
     uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
-    uint32_t pool;        /* as mt_torch_pools_find numbers it */
     int64_t time_us;
-    const struct mt_value *frames;         /* innermost first: dicts of name, filename, line; or none */
-    const struct mt_value *forward_frames; /* in backward, of the operator that is undone, if anomalies were looked for:
-                                            * texts as Python prints a traceback */
-    const struct mt_value *event;          /* the whole dict; NULL if it is derived */
-    bool is_derived;                       /* it is no entry of the file */
-    bool is_workspace;                     /* it allocates a workspace of Ascend */
+    const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
+    const struct mt_value *event;  /* the whole dict; NULL if it is derived */
+    uint32_t pool;                 /* as mt_torch_pools_find numbers it */
+    uint8_t action;                /* mt_torch_action */
+    bool is_derived;               /* it is no entry of the file */
+    bool is_workspace;             /* it allocates a workspace of Ascend */
 };
+_Static_assert(sizeof(struct mt_torch_event) == 64, "a file has millions of events");
 
 /* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
 struct mt_torch_block {
@@ -97,6 +96,10 @@ struct mt_torch_snapshot {
 
 /* True if the value has the lists of a snapshot, whatever is in them. */
 bool mt_torch_snapshot_is_one(const struct mt_value *root);
+
+/* Returns the most memory that the rows of a device, and the replay of them, take: a file may refer to one event in two bytes
+ * again and again. */
+uint64_t mt_torch_snapshot_most_bytes(const struct mt_value *root);
 
 /* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events about memory and, of equal ones, with
  * most memory, or MT_IMPORT_HOST if none has any. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
