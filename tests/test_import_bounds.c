@@ -128,6 +128,23 @@ static void keys_of_one_event_told_often(void **state)
     expect_frugal(since);
 }
 
+/* Devices are compared by the number of their events. */
+static void events_of_one_device_told_of_many(void **state)
+{
+    (void)state;
+    struct bytes bytes = {0};
+    clock_t since = clock();
+    begin(&bytes);
+    add_text(&bytes, "segments"), bytes_add_text(&bytes, "]");
+    add_text(&bytes, "device_traces"), bytes_add_text(&bytes, "}(");
+    add_event(&bytes);
+    bytes_add_text(&bytes, "u");
+    add_references(&bytes, REFERENCES / 8);
+    add_references(&bytes, REFERENCES);
+    assert_int_equal(finish(&bytes), MT_OK);
+    expect_frugal(since);
+}
+
 /* Rules search all annotations, for every event. */
 static void events_within_many_annotations(void **state)
 {
@@ -373,11 +390,17 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_of_one_event_told_often),   cmocka_unit_test(events_within_many_annotations),
-        cmocka_unit_test(names_of_one_span_told_often),   cmocka_unit_test(a_stack_of_a_hundred_thousand_frames),
-        cmocka_unit_test(a_name_of_a_million_letters),    cmocka_unit_test(blocks_that_segments_share_count_for_each),
-        cmocka_unit_test(texts_without_an_index),         cmocka_unit_test(columns_that_are_computed_are_refused),
-        cmocka_unit_test(checks_of_a_table_are_not_made), cmocka_unit_test(pages_that_are_there_twice_are_refused),
+        cmocka_unit_test(keys_of_one_event_told_often),
+        cmocka_unit_test(events_of_one_device_told_of_many),
+        cmocka_unit_test(events_within_many_annotations),
+        cmocka_unit_test(names_of_one_span_told_often),
+        cmocka_unit_test(a_stack_of_a_hundred_thousand_frames),
+        cmocka_unit_test(a_name_of_a_million_letters),
+        cmocka_unit_test(blocks_that_segments_share_count_for_each),
+        cmocka_unit_test(texts_without_an_index),
+        cmocka_unit_test(columns_that_are_computed_are_refused),
+        cmocka_unit_test(checks_of_a_table_are_not_made),
+        cmocka_unit_test(pages_that_are_there_twice_are_refused),
         cmocka_unit_test(nothing_is_left_beside_a_file),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

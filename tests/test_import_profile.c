@@ -176,7 +176,7 @@ static void a_trace_without_addresses_becomes_sums_over_time(void **state)
     const struct said *said = import_events(events, "");
     expect_success(said);
     assert_says(said->out, "The file has no addresses");
-    assert_says(said->out, "It has no totals either");
+    assert_says(said->out, "The file has no totals");
     assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 4096 + 512 + 1024 + 512);
     assert_string_equal(sql_text("x.db", "SELECT group_concat(live, ' ') FROM (SELECT sum(CASE kind WHEN 2 THEN"
                                          " block_bytes ELSE -block_bytes END) OVER (ORDER BY id) AS live FROM event"

@@ -227,7 +227,7 @@ static void print_absent(const struct mt_import_report *report)
                     "The file has no addresses: sums over time are right, but which of several blocks of one size a "
                     "free ends is a guess. ");
     if (report->torch.is_relative)
-        mt_text_add(&text, "It has no totals either: memory from before that is not freed in it is not counted. ");
+        mt_text_add(&text, "The file has no totals: memory from before it that stays is not counted. ");
     if (report->nccl_bytes > 0)
         mt_text_add(&text, "NCCL's file has no times: what it held at its peak counts from the beginning to the end. ");
     if (text.length > 0)

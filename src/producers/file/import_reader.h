@@ -76,10 +76,9 @@ enum { MT_IMPORT_MOST_COUNTS = 16, MT_IMPORT_MOST_UNCOVERED = 5 };
 /* The result of an import. Owns its rows and their texts. */
 struct mt_import_report {
     mt_import_kind kind;
-    const char *format; /* "PyTorch memory snapshot (pickle)"; static */
-    int64_t run;        /* its number in the trace */
-    int64_t
-        device; /* of the file, that the run is about, or MT_IMPORT_HOST; MT_IMPORT_ANY_DEVICE: the file does not say */
+    const char *format;       /* "PyTorch memory snapshot (pickle)"; static */
+    int64_t run;              /* its number in the trace */
+    int64_t device;           /* of the file, or MT_IMPORT_HOST; MT_IMPORT_ANY_DEVICE: the file does not say */
     uint64_t elsewhere;       /* events of memory of other devices or processes, which are not in the run */
     uint64_t elsewhere_bytes; /* reserved on other devices at the end, as far as the file says */
     uint64_t entries;         /* of the file about the device: the sum of the counts */
@@ -123,10 +122,10 @@ mt_status mt_import_sizes_add(struct mt_import_sizes *sizes, uint64_t bytes);
 struct mt_import_input {
     const struct mt_import_plan *plan;
     const struct mt_rules *rules;
-    bool is_database;          /* SQLite's: opened by its path, and not read into memory */
-    struct mt_whole_file file; /* its bytes, without gzip; empty for a database */
-    struct mt_nccl_holders nccl;
-    void *state; /* the reader's, between its read and its release; NULL otherwise */
+    bool is_database;            /* SQLite's: opened by its path, and not read into memory */
+    struct mt_whole_file file;   /* its bytes, without gzip; empty for a database */
+    struct mt_nccl_holders nccl; /* of the plan's file about NCCL; empty: none */
+    void *state;                 /* the reader's, between its read and its release; NULL otherwise */
 };
 
 /* The run that a file becomes, as far as the plan leaves it open. Borrowed. */
@@ -162,6 +161,7 @@ struct mt_import_reader {
     void (*release)(struct mt_import_input *input);
 };
 
-/* An export of Nsight Systems to SQLite (nsys_import.c), a log of RMM, the RAPIDS Memory Manager (rmm_import.c), a log of
- * NCCL's memory (nccl_import.c), and a memory snapshot of PyTorch (torch_import.c), also one that memtrace exported, or a trace of its profiler. */
+/* An export of Nsight Systems to SQLite (nsys_import.c); a log of RMM, the RAPIDS Memory Manager (rmm_import.c); a log of
+ * NCCL's memory (nccl_import.c); and a memory snapshot of PyTorch, also one that memtrace exported, or a trace of its profiler
+ * (torch_import.c). */
 extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_nccl_reader, mt_torch_reader;

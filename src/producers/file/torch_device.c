@@ -64,7 +64,7 @@ static mt_torch_device device_of_settings(const struct mt_value *settings)
 /* A search under way. */
 struct search {
     struct mt_value_key frames, name, filename;
-    uint32_t left; /* frames that may be looked at */
+    uint32_t left; /* dicts and frames that may be looked at */
 };
 
 /* Returns the kind of device that a call stack shows; MT_TORCH_CUDA if it shows none. */
@@ -84,7 +84,7 @@ static mt_torch_device device_of_frames(struct search *search, const struct mt_v
 static mt_torch_device device_of_list(struct search *search, const struct mt_value *list)
 {
     mt_torch_device device = MT_TORCH_CUDA;
-    for (uint32_t i = 0; i < mt_value_count(list) && search->left > 0 && device == MT_TORCH_CUDA; i++)
+    for (uint32_t i = 0; i < mt_value_count(list) && search->left > 0 && device == MT_TORCH_CUDA; i++, search->left--)
         device = device_of_frames(search, mt_value_get(mt_value_at(list, i), &search->frames));
     return device;
 }

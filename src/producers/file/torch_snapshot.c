@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "producers/file/import_reader.h"
+#include "producers/file/torch_totals.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -45,28 +46,9 @@ static struct keys make_keys(void)
 #undef KEY
 }
 
-/* True for a list of segments alone: torch.cuda.memory_snapshot(). An empty one tells nothing. */
-static bool is_list(const struct mt_value *root)
-{
-    return root->kind == MT_VALUE_LIST && mt_value_find(mt_value_at(root, 0), "blocks")->kind == MT_VALUE_LIST;
-}
-
-static const struct mt_value *segments_of(const struct mt_value *root, int64_t device)
-{
-    if (device == MT_IMPORT_HOST)
-        return mt_value_find(root, "host_segments");
-    return is_list(root) ? root : mt_value_find(root, "segments");
-}
-
-static const struct mt_value *trace_of(const struct mt_value *root, int64_t device)
-{
-    return device == MT_IMPORT_HOST ? mt_value_find(root, "host_traces")
-                                    : mt_value_at(mt_value_find(root, "device_traces"), (uint32_t)device);
-}
-
 bool mt_torch_snapshot_is_one(const struct mt_value *root)
 {
-    if (is_list(root))
+    if (mt_torch_is_list(root))
         return true;
     return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
            mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
@@ -112,7 +94,7 @@ static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key
     return mt_value_integer(mt_value_get(dict, key), &integer) && integer >= 0 ? (uint64_t)integer : otherwise;
 }
 
-static mt_torch_action find_action(const struct mt_value *value)
+mt_torch_action mt_torch_action_find(const struct mt_value *value)
 {
     const char *text = mt_value_text(value);
     mt_torch_action action = MT_TORCH_ALLOC;
@@ -165,7 +147,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     *out = (struct mt_torch_event){.event = value};
     if (mt_value_get(value, &keys->action)->kind != MT_VALUE_TEXT)
         return fail_at(place, "action", "a text");
-    out->action = (uint8_t)find_action(mt_value_get(value, &keys->action));
+    out->action = (uint8_t)mt_torch_action_find(mt_value_get(value, &keys->action));
     out->stream = natural_or(value, &keys->stream, 0);
     out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
@@ -328,63 +310,6 @@ static void read_annotations(struct reading *reading, const struct mt_value *lis
     }
 }
 
-/* Returns the number of devices that the snapshot can be about, at least 1. A list of segments has no trace for each. */
-static uint32_t count_devices(const struct mt_value *root, struct keys *keys)
-{
-    enum { MOST_DEVICES = 1024 };
-    uint32_t count = mt_value_count(mt_value_find(root, "device_traces"));
-    for (uint32_t i = 0; is_list(root) && i < mt_value_count(root); i++) {
-        uint64_t device = natural_or(mt_value_at(root, i), &keys->device, 0);
-        if (device >= count && device < MOST_DEVICES)
-            count = (uint32_t)device + 1;
-    }
-    return count > 0 ? count : 1;
-}
-
-static uint64_t count_reserved(const struct mt_value *segments, struct keys *keys, int64_t device)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < mt_value_count(segments); i++)
-        if (is_of_device(mt_value_at(segments, i), keys, device))
-            bytes += natural_or(mt_value_at(segments, i), &keys->total_size, 0);
-    return bytes;
-}
-
-/* Counts the events about memory: markers show no device that is in use. */
-static uint64_t count_events(const struct mt_value *trace, struct keys *keys)
-{
-    uint64_t count = 0;
-    for (uint32_t i = 0; i < mt_value_count(trace); i++)
-        count += is_about_memory(find_action(mt_value_get(mt_value_at(trace, i), &keys->action)));
-    return count;
-}
-
-/* True if the snapshot has pinned memory of the host. */
-static bool has_host(const struct mt_value *root)
-{
-    return mt_value_count(trace_of(root, MT_IMPORT_HOST)) + mt_value_count(segments_of(root, MT_IMPORT_HOST)) > 0;
-}
-
-/* Returns the device with most events about memory and, of equal ones, with most reserved bytes; the host if no device has
- * any. */
-static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
-{
-    const struct mt_value *segments = segments_of(root, 0);
-    const uint32_t devices = count_devices(root, keys);
-    uint32_t busiest = 0;
-    uint64_t most_events = count_events(trace_of(root, 0), keys);
-    for (uint32_t i = 1; i < devices; i++) {
-        const uint64_t events = count_events(trace_of(root, i), keys);
-        if (events < most_events ||
-            (events == most_events && count_reserved(segments, keys, i) <= count_reserved(segments, keys, busiest)))
-            continue;
-        busiest = i;
-        most_events = events;
-    }
-    const bool is_idle = most_events == 0 && count_reserved(segments, keys, busiest) == 0;
-    return is_idle && has_host(root) ? MT_IMPORT_HOST : (int64_t)busiest;
-}
-
 /* Ascend's allocator adds PADDING_BYTES to requests, except on newer chips. A live block without room for them shows that
  * it added none. */
 static void find_padding(struct mt_torch_snapshot *out)
@@ -396,56 +321,45 @@ static void find_padding(struct mt_torch_snapshot *out)
             out->settings.padding_bytes = 0;
 }
 
-/* Counts what the snapshot has about one other device. */
-static void count_other(const struct mt_value *root, struct keys *keys, int64_t device, struct mt_torch_snapshot *out)
-{
-    if (device == out->device)
-        return;
-    out->elsewhere += count_events(trace_of(root, device), keys);
-    out->elsewhere_bytes += count_reserved(segments_of(root, device), keys, device);
-}
-
-static void count_elsewhere(const struct mt_value *root, struct keys *keys, struct mt_torch_snapshot *out)
-{
-    for (uint32_t i = 0; i < count_devices(root, keys); i++)
-        count_other(root, keys, i, out);
-    count_other(root, keys, MT_IMPORT_HOST, out);
-    out->has_host = has_host(root) && out->device != MT_IMPORT_HOST;
-}
-
 /* Fails with MT_USAGE if the snapshot has no such device. */
-static mt_status check_device(const struct mt_value *root, struct keys *keys, int64_t device)
+static mt_status check_device(const struct mt_torch_totals *totals, int64_t device)
 {
-    const uint32_t devices = count_devices(root, keys);
     if (device == MT_IMPORT_CPU)
         return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory, except of pinned memory (host)");
     if (device == MT_IMPORT_HOST)
-        return has_host(root) ? MT_OK
-                              : mt_fail(MT_USAGE, "the snapshot has no pinned memory of the host, which "
-                                                  "_record_memory_history(record_pinned_host_memory=True) records");
-    return device >= 0 && device < devices
+        return totals->has_host ? MT_OK
+                                : mt_fail(MT_USAGE, "the snapshot has no pinned memory of the host, which "
+                                                    "_record_memory_history(record_pinned_host_memory=True) records");
+    return device >= 0 && device < totals->device_count
                ? MT_OK
-               : mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
-                         device);
+               : mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64,
+                         totals->device_count, device);
 }
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
     assert(device >= MT_IMPORT_HOST);
     struct reading reading = {.keys = make_keys(), .out = out};
-    *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
-                                                                               : busiest_device(root, &reading.keys)};
+    struct mt_torch_totals totals;
+    *out = (struct mt_torch_snapshot){.device = device};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
-    MT_TRY(check_device(root, &reading.keys, out->device));
+    mt_torch_totals_count(root, &totals);
+    if (device == MT_IMPORT_ANY_DEVICE)
+        out->device = mt_torch_totals_busiest(&totals);
+    MT_TRY(check_device(&totals, out->device));
     if (out->device == MT_IMPORT_HOST)
         mt_torch_settings_of_host(&out->settings);
     else
         mt_torch_settings_read(root, &out->settings);
     reading.has_block_sizes = !mt_torch_settings_is_pytorch(&out->settings);
-    MT_TRY(read_events(&reading, trace_of(root, out->device), mt_value_find(mt_value_find(root, "memtrace"), "after")));
-    MT_TRY(read_segments(&reading, segments_of(root, out->device)));
-    count_elsewhere(root, &reading.keys, out);
+    MT_TRY(read_events(&reading, mt_torch_events_of(root, out->device),
+                       mt_value_find(mt_value_find(root, "memtrace"), "after")));
+    MT_TRY(read_segments(&reading, mt_torch_segments_of(root, out->device)));
+    const struct mt_torch_total elsewhere = mt_torch_totals_without(&totals, out->device);
+    out->elsewhere = elsewhere.events;
+    out->elsewhere_bytes = elsewhere.reserved_bytes;
+    out->has_host = totals.has_host && out->device != MT_IMPORT_HOST;
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
     find_padding(out);
     return MT_OK;

@@ -34,6 +34,9 @@ typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_to
 /* Returns "alloc", …; "" for MT_TORCH_OTHER. */
 const char *mt_torch_action_name(mt_torch_action action);
 
+/* Returns the action of a text; MT_TORCH_OTHER for an unknown one. */
+mt_torch_action mt_torch_action_find(const struct mt_value *value);
+
 /* An event. Invariants, but of an oom: address + bytes and address + block_bytes <= 2^63 - 1; sizes and their sum are
  * bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
 struct mt_torch_event {
