@@ -176,6 +176,7 @@ static bool is_product(const char *op)
 struct question {
     const char *phase, *name;
     int product; /* -1: either */
+    const char *op;
 };
 
 static struct mt_kernel_row sum_of(sqlite3 *handle, struct question question)
@@ -191,7 +192,8 @@ static struct mt_kernel_row sum_of(sqlite3 *handle, struct question question)
         const char *phase = has_label ? (const char *)sqlite3_column_text(row, 1) : "";
         if (!given[i].counts || (question.phase != NULL && strcmp(phase, question.phase) != 0) ||
             (question.name != NULL && strcmp(kernel->name, question.name) != 0) ||
-            (question.product >= 0 && question.product != is_product(op)))
+            (question.product >= 0 && question.product != is_product(op)) ||
+            (question.op != NULL && (op == NULL || strcmp(op, question.op) != 0)))
             continue;
         sum.count++;
         sum.total_ns += kernel->end_ns - kernel->start_ns;
@@ -207,15 +209,29 @@ static void assert_sum(sqlite3 *handle, struct question question, uint64_t count
     assert_int_equal(total_ns, sum.total_ns);
 }
 
+/* The op of a row is the one with the most time, however many labels it has. */
+static void check_op(sqlite3 *handle, const struct mt_kernel_phase *phase, const struct mt_kernel_row *row)
+{
+    const struct question question = {phase->phase, row->name, row->is_product, row->op};
+    const uint64_t most_ns = sum_of(handle, question).total_ns;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        const struct question other = {phase->phase, row->name, row->is_product, ops[i]};
+        assert_true(sum_of(handle, other).total_ns <= most_ns);
+    }
+}
+
 static void check_phase(sqlite3 *handle, const struct mt_kernel_phase *phase)
 {
     uint64_t total_ns = 0, last_ns = UINT64_MAX;
-    assert_sum(handle, (struct question){phase->phase, NULL, -1}, phase->count, phase->total_ns);
-    assert_int_equal(sum_of(handle, (struct question){phase->phase, NULL, 1}).total_ns, phase->product_ns);
+    assert_sum(handle, (struct question){phase->phase, NULL, -1, NULL}, phase->count, phase->total_ns);
+    assert_int_equal(sum_of(handle, (struct question){phase->phase, NULL, 1, NULL}).total_ns, phase->product_ns);
     for (size_t i = 0; i < phase->row_count; i++) {
         const struct mt_kernel_row *row = &phase->rows[i];
-        assert_sum(handle, (struct question){phase->phase, row->name, row->is_product}, row->count, row->total_ns);
+        assert_sum(handle, (struct question){phase->phase, row->name, row->is_product, NULL}, row->count,
+                   row->total_ns);
         assert_true(row->total_ns <= last_ns);
+        if (phase->phase[0] != '\0')
+            check_op(handle, phase, row);
         last_ns = row->total_ns;
         total_ns += row->total_ns;
     }
@@ -243,9 +259,10 @@ static void sums_by_phase_are_those_of_a_walk(void **state)
     assert_int_equal(kernels.recorded, given_count);
     assert_int_equal(kernels.steps, full - warmup);
     assert_int_equal(kernels.warmup, warmup);
-    assert_sum(handle, (struct question){NULL, NULL, -1}, kernels.count, kernels.total_ns);
-    assert_int_equal(sum_of(handle, (struct question){NULL, NULL, 1}).total_ns, kernels.product_ns);
-    assert_int_equal(sum_of(handle, (struct question){"", NULL, -1}).total_ns, kernels.total_ns - kernels.named_ns);
+    assert_sum(handle, (struct question){NULL, NULL, -1, NULL}, kernels.count, kernels.total_ns);
+    assert_int_equal(sum_of(handle, (struct question){NULL, NULL, 1, NULL}).total_ns, kernels.product_ns);
+    assert_int_equal(sum_of(handle, (struct question){"", NULL, -1, NULL}).total_ns,
+                     kernels.total_ns - kernels.named_ns);
     assert_int_equal(kernels.phase_count, MT_PHASE_COUNT + 1);
     for (size_t i = 0; i < kernels.phase_count; i++) {
         assert_string_equal(kernels.phases[i].phase, i < MT_PHASE_COUNT ? mt_phase_name((mt_phase)i) : "");
@@ -338,7 +355,7 @@ static void kernels_survive_the_process(void **state)
     assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
     assert_int_equal(kernels.recorded, given_count);
     assert_int_equal(sql_integer(path, "SELECT count(*) FROM kernel"), given_count);
-    assert_sum(handle, (struct question){NULL, NULL, -1}, kernels.count, kernels.total_ns);
+    assert_sum(handle, (struct question){NULL, NULL, -1, NULL}, kernels.count, kernels.total_ns);
     sqlite3_close(handle);
     mt_kernels_release(&kernels);
     mt_trace_close(trace);

@@ -23,11 +23,12 @@ static const char sums_sql[] =
     "WITH sums AS (SELECT name, label, count(*) AS count, sum(duration_ns) AS total_ns FROM kernel"
     " WHERE run = ?1 AND step >= ?2 AND step IN (SELECT number FROM step WHERE run = ?1 AND last_event IS NOT NULL)"
     " GROUP BY name, label)"
-    " SELECT kernel_name.name, sums.count, sums.total_ns, label.phase, label.category, label.op, span.path FROM sums"
+    " SELECT kernel_name.name, sums.count, sums.total_ns, label.phase, label.category, label.op, span.path,"
+    " sum(sums.total_ns) OVER (PARTITION BY sums.name, label.phase, label.op) AS op_ns FROM sums"
     " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = sums.name"
     " LEFT JOIN label ON label.run = ?1 AND label.id = sums.label"
     " LEFT JOIN span ON span.run = ?1 AND span.id = label.span"
-    " ORDER BY sums.total_ns DESC, sums.name, sums.label";
+    " ORDER BY op_ns DESC, sums.total_ns DESC, sums.name, sums.label";
 
 /* One sum. Texts are kept, so equal ones have equal pointers. */
 struct sum {
@@ -62,7 +63,7 @@ static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char
     return added;
 }
 
-/* Returns the row of the sum, added if it is new. The largest sum comes first, so the row has its op. */
+/* Returns the row of the sum, added if it is new. Sums of the op with most time come first, so the row has that op. */
 static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struct sum *sum)
 {
     for (size_t i = 0; i < phase->row_count; i++)
