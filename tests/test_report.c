@@ -120,7 +120,7 @@ static void constant_columns_are_left_out(void **state)
     run(TINY "--seq 8");
     run(TINY "--seq 32");
     const char *markdown = MEMTRACE("report")->out;
-    assert_says(markdown, "; in each row pass: full step**\n\n| seq | allocated |");
+    assert_says(markdown, "; in each row pass: full step; precision: fp32**\n\n| seq | allocated |");
     assert_says(markdown, "time is: estimate**");
     assert_null(strstr(markdown, "published reserved"));
     json_t *page = report();

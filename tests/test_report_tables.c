@@ -116,6 +116,24 @@ static void dtypes_are_read_from_labels(void **state)
     json_decref(page);
 }
 
+/* Under fp16, and where labels of kernels have no dtype. */
+static void dtypes_under_fp16_are_those_of_tensors(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8 --autocast fp16 --kernels --steps 2");
+    json_t *page = report(), *table = table_of(page, "dtypes", "dtypes");
+    assert_string_equal(cell_text(table, row_of(table, "tensor", "logits"), "fp16 autocast"), "fp16");
+    for (size_t row = 0; row < json_array_size(rows_of(table)); row++)
+        assert_string_not_equal(cell_text(table, row, "fp16 autocast"), "none");
+    assert_true(is_said(page, "dtypes", "Matrix products take copies of their operands in fp16"));
+    assert_int_equal(json_array_size(rows_of(table_of(page, "autocast", "peaks"))), 1);
+    run(TINY "--seq 8 --autocast off --kernels --steps 2");
+    json_decref(page);
+    page = report();
+    assert_true(is_said(page, "autocast", ": under autocast the allocated peak is "));
+    json_decref(page);
+}
+
 /* Returns "fp32 bf16" of a tensor, its dtypes in fp32 and under autocast; "" if the table lacks it. */
 static void read_dtypes(const json_t *table, const char *what, char *text, size_t size)
 {
@@ -348,6 +366,7 @@ int main(void)
         TEST(causes_sum_to_the_difference),
         TEST(residual_stream_is_what_the_formula_says),
         TEST(dtypes_are_read_from_labels),
+        TEST(dtypes_under_fp16_are_those_of_tensors),
         TEST(dtypes_are_found_whatever_the_ops_are_called),
         TEST(largest_in_forward_and_overall_are_told_apart),
         TEST(published_figures_stand_beside_ours),

@@ -112,7 +112,7 @@ static mt_status say_exact(struct mt_report *report)
 mt_status mt_report_account(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     mt_page_section(report->page, "account", "The whole model by formula");
     mt_status status = mt_report_add_longest(report, &pairs, &rows, add_account);
     MT_THEN(status, say_exact(report));

@@ -113,7 +113,7 @@ static void say_residual(struct mt_page *page, const struct mt_report_rows *rows
 
 mt_status mt_report_residual(struct mt_report *report)
 {
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     mt_status status = MT_OK;
     size_t equal = 0;
     drop_repeated(&rows);
@@ -319,7 +319,7 @@ static mt_status compare_categories(struct mt_report *report, const struct mt_re
 mt_status mt_report_categories(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     size_t begin, end;
     mt_status status = MT_OK;
     mt_page_section(report->page, "categories", "Categories");
@@ -407,7 +407,7 @@ static void keep_mode(struct mt_report_rows *rows, mt_mode mode)
 static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
-    struct mt_report_rows all = mt_report_select(report, NULL);
+    struct mt_report_rows all = mt_report_select(report, MT_REPORT_ANY);
     keep_mode(&pairs.autocast, mode);
     keep_mode(&all, mode);
     mt_status status = mt_report_add_longest(report, &pairs, &all, add_largest);

@@ -13,6 +13,7 @@ static const double GIB = 1024.0 * 1024 * 1024;
 
 static const struct mt_field pair_fields[] = {
     MT_COLUMN(TEXT, const char *, struct mt_report_pair, autocast.pass, "pass"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_pair, autocast.autocast, "autocast"),
     MT_COLUMN(INTEGER, int64_t, struct mt_report_pair, autocast.seq, "seq"),
     MT_COLUMN(BYTES, uint64_t, struct mt_report_pair, baseline.allocated.bytes, "allocated, fp32"),
     MT_COLUMN(BYTES, uint64_t, struct mt_report_pair, autocast.allocated.bytes, "allocated, autocast"),
@@ -229,8 +230,10 @@ static void add_reason(struct mt_text *out, const struct group *group)
         mt_text_add(out, " No copy of a weight is live at the peaks.");
         return;
     }
-    mt_text_add(out, all ? ", because bf16 copies of weights, kept for the length of the autocast region, change it by "
-                         : " Copies of weights in bf16 change it by ");
+    mt_text_add(out,
+                all ? ", because %s copies of weights, kept for the length of the autocast region, change it by "
+                    : " Copies of weights in %s change it by ",
+                group->runs[0]->autocast);
     add_sizes(out, group, cast_bytes);
     mt_text_add(out, " and everything else by ");
     add_sizes(out, group, other_bytes);
@@ -289,10 +292,10 @@ mt_status mt_report_autocast(struct mt_report *report)
     struct mt_report_pairs pairs = mt_report_pair(report);
     mt_status status = MT_OK;
     mt_page_section(report->page, "autocast", "Peaks under autocast");
-    mt_report_peak_tables(report, "bf16");
+    mt_report_peak_tables(report, MT_REPORT_AUTOCAST);
     if (pairs.autocast.count > 0) {
         mt_report_table(report, &pairs.autocast, "comparison",
-                        "fp32 against bf16 autocast; PyTorch's and the published difference are of reserved bytes",
+                        "fp32 against autocast; PyTorch's and the published difference are of reserved bytes",
                         pair_fields);
         mt_page_chart(report->page, "allocated, fp32", "allocated, autocast", NULL);
         say_nearness(report->page, &pairs);

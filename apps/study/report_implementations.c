@@ -87,7 +87,7 @@ static void say_range(struct mt_page *page, const struct twin *twins, size_t cou
 
 mt_status mt_report_implementations(struct mt_report *report)
 {
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     struct twin *twins = mt_host_alloc((rows.count + 1) * sizeof *twins);
     size_t count = 0;
     for (size_t i = 0; i < rows.count; i++) {

@@ -21,6 +21,7 @@ static bool held_backward_workspace(const struct mt_published_cell *cell)
 
 static const struct mt_field plain_fields[] = {
     MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.precision, "precision"),
     MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, allocated_peak, "allocated"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_peak, "reserved"),
@@ -42,9 +43,9 @@ static const struct mt_field published_fields[] = {
 /* Rows that have published figures, or those that have none. */
 typedef enum origin { ORIGIN_PUBLISHED, ORIGIN_OTHER } origin;
 
-static struct mt_report_rows select_rows(const struct mt_report *report, const char *autocast, origin wanted)
+static struct mt_report_rows select_rows(const struct mt_report *report, mt_report_precision precision, origin wanted)
 {
-    struct mt_report_rows rows = mt_report_select(report, autocast);
+    struct mt_report_rows rows = mt_report_select(report, precision);
     size_t kept = 0;
     for (size_t i = 0; i < rows.count; i++)
         if ((rows.runs[i]->comparable != NULL) == (wanted == ORIGIN_PUBLISHED))
@@ -199,9 +200,10 @@ static size_t count_present(const struct mt_report_rows *rows)
     return found;
 }
 
-static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published, const char *autocast)
+static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published,
+                          mt_report_precision precision)
 {
-    size_t there = count_present(published), all = mt_published_count(autocast);
+    size_t there = count_present(published), all = mt_published_count(precision == MT_REPORT_FP32 ? "off" : "bf16");
     assert(there <= all);
     struct mt_text reason = {0};
     if (there == all)
@@ -211,17 +213,17 @@ static void hint_at_study(struct mt_report *report, const struct mt_report_rows 
     mt_text_release(&reason);
 }
 
-void mt_report_peak_tables(struct mt_report *report, const char *autocast)
+void mt_report_peak_tables(struct mt_report *report, mt_report_precision precision)
 {
-    struct mt_report_rows published = select_rows(report, autocast, ORIGIN_PUBLISHED);
-    struct mt_report_rows other = select_rows(report, autocast, ORIGIN_OTHER);
+    struct mt_report_rows published = select_rows(report, precision, ORIGIN_PUBLISHED);
+    struct mt_report_rows other = select_rows(report, precision, ORIGIN_OTHER);
     if (published.count > 0) {
         mt_report_table(report, &published, "published", "Peaks of the published configuration", published_fields);
         mt_page_chart(report->page, "allocated", "PyTorch on H200", NULL);
         say_distance(report->page, &published);
         say_group_growth(report, &published);
     }
-    hint_at_study(report, &published, autocast);
+    hint_at_study(report, &published, precision);
     if (other.count > 0) {
         mt_report_table(report, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks",
                         plain_fields);
@@ -260,7 +262,7 @@ static void find_refusal(struct mt_report *report, const struct mt_report_run *r
 /* Adds the runs that did not fit. */
 static void add_refusals(struct mt_report *report)
 {
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     size_t kept = 0;
     for (size_t i = 0; i < rows.count; i++)
         if (rows.runs[i]->is_oom)
@@ -326,7 +328,7 @@ mt_status mt_report_peaks(struct mt_report *report)
 {
     mt_page_section(report->page, "peaks", "Peaks in fp32");
     find_highest(report);
-    mt_report_peak_tables(report, "off");
+    mt_report_peak_tables(report, MT_REPORT_FP32);
     add_refusals(report);
     say_narrow_fits(report);
     return MT_OK;

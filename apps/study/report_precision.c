@@ -53,10 +53,12 @@ static bool is_column(const struct mt_label_row *label)
     return mt_ends_with(label->shape, ",1");
 }
 
+/* True of a label that may be the tensor's. A label without a dtype is no tensor's: only a kernel refers to it. */
 static bool is_candidate(const struct mt_label_row *label, const struct tensor *tensor)
 {
-    return mt_is_text(tensor->category, label->category) && mt_is_text(tensor->role, label->role) &&
-           mt_is_text(tensor->phase, label->phase) && is_in_place(tensor, label->span) && !is_column(label);
+    return strcmp(label->dtype, mt_dtype_name(MT_NONE)) != 0 && mt_is_text(tensor->category, label->category) &&
+           mt_is_text(tensor->role, label->role) && mt_is_text(tensor->phase, label->phase) &&
+           is_in_place(tensor, label->span) && !is_column(label);
 }
 
 /* True of the last candidate of its span: a module takes its output last. Labels are in the order of their first blocks. */
@@ -103,10 +105,10 @@ static const struct mt_field tensor_fields[] = {
     MT_COLUMN(TEXT, const char *, struct tensor_row, label.op, "op"),
     MT_COLUMN(TEXT, const char *, struct tensor_row, label.place, "span"),
     MT_COLUMN(TEXT, const char *, struct tensor_row, baseline, "fp32"),
-    MT_COLUMN(TEXT, const char *, struct tensor_row, autocast, "bf16 autocast"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, autocast, "autocast"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type tensor_type = MT_ROW_TYPE(struct tensor_row, tensor_fields);
+enum { TENSOR_FIELDS = sizeof tensor_fields / sizeof tensor_fields[0], AUTOCAST_FIELD = TENSOR_FIELDS - 2 };
 
 /* Fills in the tensors that a run under autocast had; returns how many. */
 static size_t find_tensors(const struct labels *baseline, const struct labels *autocast, struct tensor_row *out)
@@ -153,15 +155,17 @@ static bool has_tensor(const struct tensor_row *rows, size_t count, const char *
 }
 
 /* Gives the reasons, where they hold: what autocast casts, and what it must not. */
-static void say_reasons(struct mt_page *page, const struct tensor_row *rows, size_t count)
+static void say_reasons(struct mt_page *page, const char *autocast, const struct tensor_row *rows, size_t count)
 {
     struct mt_text narrow = {0}, wide = {0};
-    if (add_names(&narrow, rows, count, "bf16") > 0 && add_names(&wide, rows, count, "fp32") > 0)
-        mt_page_say(page, "Under autocast these are bf16: %s. These are fp32: %s.", narrow.data, wide.data);
-    if (is_dtype(rows, count, "parameters", "fp32") && is_dtype(rows, count, "logits", "bf16"))
-        mt_page_say(page, "Matrix products take copies of their operands in bf16, so what they make is bf16, too, the "
-                          "logits among it; the parameters themselves stay fp32, and so does the gradient that is kept "
-                          "of each.");
+    if (add_names(&narrow, rows, count, autocast) > 0 && add_names(&wide, rows, count, "fp32") > 0)
+        mt_page_say(page, "Under autocast these are %s: %s. These are fp32: %s.", autocast, narrow.data, wide.data);
+    if (is_dtype(rows, count, "parameters", "fp32") && is_dtype(rows, count, "logits", autocast))
+        mt_page_say(
+            page,
+            "Matrix products take copies of their operands in %s, so their results are %s, too, the logits among "
+            "them; the parameters themselves stay fp32, and so does the gradient that is kept of each.",
+            autocast, autocast);
     if (is_dtype(rows, count, "norm's output", "fp32") && is_dtype(rows, count, "softmax's output", "fp32") &&
         is_dtype(rows, count, "loss", "fp32"))
         mt_page_say(page,
@@ -181,6 +185,10 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
 {
     struct labels wide = {0}, narrow = {0};
     struct tensor_row rows[TENSORS];
+    struct mt_field fields[TENSOR_FIELDS];
+    const struct mt_row_type type = {sizeof(struct tensor_row), fields};
+    memcpy(fields, tensor_fields, sizeof fields);
+    fields[AUTOCAST_FIELD].heading = run->steps.precision;
     struct mt_text title = {0};
     mt_status status = mt_trace_labels(report->trace, &run->run, &narrow.rows, &narrow.count);
     if (status == MT_OK && baseline != NULL)
@@ -188,8 +196,8 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
     if (status == MT_OK) {
         size_t count = find_tensors(&wide, &narrow, rows);
         mt_text_add(&title, "Precision of tensors: %s, %s, seq %s", run->model, run->pass, run->seq_text);
-        mt_page_table(report->page, "dtypes", title.data, &tensor_type, rows, count);
-        say_reasons(report->page, rows, count);
+        mt_page_table(report->page, "dtypes", title.data, &type, rows, count);
+        say_reasons(report->page, run->autocast, rows, count);
     }
     mt_text_release(&title);
     free(narrow.rows);
@@ -197,23 +205,44 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Adds the longest pair of the lead group, of equals a full step, since it has gradients. */
-mt_status mt_report_dtypes(struct mt_report *report)
+/* Keeps the rows under autocast in that dtype. */
+static void keep_dtype(struct mt_report_rows *rows, const char *dtype)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        if (strcmp(rows->runs[i]->autocast, dtype) == 0)
+            rows->runs[kept++] = rows->runs[i];
+    rows->count = kept;
+}
+
+/* Adds the longest pair of the lead group, of equals a full step, since it has gradients; without a pair, the last run. */
+static mt_status add_dtype(struct mt_report *report, const char *dtype, bool *any)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
-    struct mt_report_rows rows = mt_report_select(report, "bf16");
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_AUTOCAST);
     mt_status status = MT_OK;
-    mt_page_section(report->page, "dtypes", "Precision under autocast");
+    keep_dtype(&pairs.autocast, dtype);
+    keep_dtype(&rows, dtype);
     if (pairs.autocast.count > 0) {
         const struct mt_report_pair *last = (const struct mt_report_pair *)mt_report_longest(&pairs.autocast);
         status = add_tensors(report, &last->autocast, &last->baseline);
     } else if (rows.count > 0) {
         status = add_tensors(report, rows.runs[rows.count - 1], NULL);
-    } else {
-        mt_page_hint(report->page, report->remedies[MT_LACKS_AUTOCAST], "No run is under autocast");
     }
+    *any = *any || rows.count > 0;
     mt_report_pairs_release(&pairs);
     mt_report_rows_release(&rows);
+    return status;
+}
+
+mt_status mt_report_dtypes(struct mt_report *report)
+{
+    bool any = false;
+    mt_page_section(report->page, "dtypes", "Precision under autocast");
+    mt_status status = add_dtype(report, "bf16", &any);
+    MT_THEN(status, add_dtype(report, "fp16", &any));
+    if (status == MT_OK && !any)
+        mt_page_hint(report->page, report->remedies[MT_LACKS_AUTOCAST], "No run is under autocast");
     return status;
 }
 

@@ -238,7 +238,7 @@ static int compare_runs(const void *left, const void *right)
     if (order == 0)
         order = strcmp(a->mode, b->mode);
     if (order == 0)
-        order = -strcmp(a->autocast, b->autocast); /* "off" before "bf16" */
+        order = -strcmp(a->autocast, b->autocast); /* "off" before "fp16" and "bf16" */
     if (order == 0)
         order = MT_COMPARE(a->seq, b->seq);
     return order != 0 ? order : MT_COMPARE(a->steps.warmup, b->steps.warmup);
@@ -267,13 +267,19 @@ void mt_report_release(struct mt_report *report)
     report->run_count = 0;
 }
 
-struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast)
+static bool is_of_precision(const struct mt_report_run *run, mt_report_precision precision)
+{
+    bool is_autocast = strcmp(run->autocast, "off") != 0;
+    return precision == MT_REPORT_ANY || is_autocast == (precision == MT_REPORT_AUTOCAST);
+}
+
+struct mt_report_rows mt_report_select(const struct mt_report *report, mt_report_precision precision)
 {
     static const char *const but[] = {"warmup", NULL};
     struct mt_report_rows rows = {.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *))};
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
-        if (autocast != NULL && strcmp(run->autocast, autocast) != 0)
+        if (!is_of_precision(run, precision))
             continue;
         bool repeats = rows.count > 0 && mt_report_agree(run, rows.runs[rows.count - 1], but);
         rows.runs[repeats ? rows.count - 1 : rows.count++] = run;
@@ -342,7 +348,7 @@ static const struct mt_report_run *find_baseline(const struct mt_report *report,
     static const char *const but[] = {"autocast", "warmup", NULL};
     const struct mt_report_run *found = NULL;
     for (size_t i = 0; i < report->run_count; i++)
-        if (strcmp(report->runs[i].autocast, "off") == 0 && mt_report_agree(run, &report->runs[i], but))
+        if (is_of_precision(&report->runs[i], MT_REPORT_FP32) && mt_report_agree(run, &report->runs[i], but))
             found = &report->runs[i];
     return found;
 }
@@ -363,7 +369,7 @@ static void fill_pair(struct mt_report_pair *pair)
 
 struct mt_report_pairs mt_report_pair(const struct mt_report *report)
 {
-    struct mt_report_pairs pairs = {.autocast = mt_report_select(report, "bf16")};
+    struct mt_report_pairs pairs = {.autocast = mt_report_select(report, MT_REPORT_AUTOCAST)};
     size_t kept = 0;
     pairs.pairs = mt_host_alloc((pairs.autocast.count + 1) * sizeof *pairs.pairs);
     for (size_t i = 0; i < pairs.autocast.count; i++) {
@@ -419,7 +425,7 @@ struct mt_report_axes mt_report_axes_of(const struct mt_report_rows *rows)
 
 struct mt_report_axes mt_report_all_axes(const struct mt_report *report)
 {
-    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY);
     struct mt_report_axes axes = mt_report_axes_of(&rows);
     mt_report_rows_release(&rows);
     return axes;

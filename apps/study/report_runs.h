@@ -73,9 +73,11 @@ struct mt_report_rows {
     size_t count;
 };
 
-/* Returns the runs of that precision ("off", "bf16"; NULL: any). Of those that differ in warm-up only it takes the last. The
- * caller releases the rows. */
-struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast);
+/* Runs in fp32, or under autocast, in bf16 or fp16. */
+typedef enum mt_report_precision { MT_REPORT_ANY, MT_REPORT_FP32, MT_REPORT_AUTOCAST } mt_report_precision;
+
+/* Returns the runs of that precision. Of those that differ in warm-up only it takes the last. The caller releases the rows. */
+struct mt_report_rows mt_report_select(const struct mt_report *report, mt_report_precision precision);
 void mt_report_rows_release(struct mt_report_rows *rows);
 
 /* True if two runs agree in all settings that matter to a step, but for those named (NULL after the last). */
@@ -153,8 +155,8 @@ mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);
 mt_status mt_report_others(struct mt_report *report);
 
-/* Adds the tables of peaks of runs of one precision ("off", "bf16"), which two of the sections have. */
-void mt_report_peak_tables(struct mt_report *report, const char *autocast);
+/* Adds the tables of peaks of runs of one precision, which two of the sections have. */
+void mt_report_peak_tables(struct mt_report *report, mt_report_precision precision);
 
 /* Runs what the trace at `path` lacks of the published study, on `device`, and adds it; cards of 80 GB are simulated on any.
  * The observer is told of the progress. Running out of device memory is an answer, not a failure. */

@@ -24,7 +24,7 @@ static bool has_full_step(const struct mt_report_rows *rows, const struct mt_rep
 /* Returns the runs that were timed, of one configuration the full step alone. The caller releases the rows. */
 static struct mt_report_rows select_timed(const struct mt_report *report)
 {
-    struct mt_report_rows all = mt_report_select(report, NULL), rows = mt_report_select(report, NULL);
+    struct mt_report_rows all = mt_report_select(report, MT_REPORT_ANY), rows = mt_report_select(report, MT_REPORT_ANY);
     rows.count = 0;
     for (size_t i = 0; i < all.count; i++) {
         const struct mt_report_run *run = all.runs[i];
