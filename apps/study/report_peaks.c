@@ -104,18 +104,16 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
     struct mt_text text = {0};
     mt_text_add(&text, "Allocated peaks are ");
     if (distance.allocated == 0)
-        mt_text_add(&text, "what PyTorch measured on an H200, to the byte;");
+        mt_text_add(&text, "what PyTorch measured on an H200, to the byte");
     else
-        mt_text_add(&text, "within %s (%.3f %%) of what PyTorch measured on an H200,", allocated,
+        mt_text_add(&text, "within %s (%.3f %%) of what PyTorch measured on an H200", allocated,
                     distance.allocated_percent);
-    mt_page_find(page, "%s reserved ones are within %s (%.3f %%), and within %.2f GiB of the published figures.",
-                 text.data, reserved, distance.reserved_percent, distance.published_gib);
     if (distance.with_workspace > 0)
-        mt_page_say(
-            page,
-            "Of the forward rows that PyTorch measured, %zu ran in a process that had run backward before, and "
-            "held the %s workspace of its matrix products, which ours did not need; these figures leave it out.",
-            distance.with_workspace, MT_SIZE(BACKWARD_WORKSPACE_BYTES));
+        mt_text_add(&text,
+                    " less a workspace of %s in %zu forward rows, which backward had left there in the same process",
+                    MT_SIZE(BACKWARD_WORKSPACE_BYTES), distance.with_workspace);
+    mt_page_find(page, "%s; reserved ones are within %s (%.3f %%), and within %.2f GiB of the published figures.",
+                 text.data, reserved, distance.reserved_percent, distance.published_gib);
     mt_text_release(&text);
 }
 
@@ -311,10 +309,12 @@ static void add_largest_shares(struct mt_text *out, const struct mt_peak_row *pe
 static void find_highest(struct mt_report *report)
 {
     const struct mt_report_run *highest = NULL;
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY); /* the runs of the tables */
     struct mt_text shares = {0};
-    for (size_t i = 0; i < report->run_count; i++)
-        if (!report->runs[i].is_oom && (highest == NULL || report->runs[i].allocated.bytes > highest->allocated.bytes))
-            highest = &report->runs[i];
+    for (size_t i = 0; i < rows.count; i++)
+        if (!rows.runs[i]->is_oom && (highest == NULL || rows.runs[i]->allocated.bytes > highest->allocated.bytes))
+            highest = rows.runs[i];
+    mt_report_rows_release(&rows);
     if (highest == NULL || highest->allocated.share_count == 0)
         return;
     add_largest_shares(&shares, &highest->allocated);
