@@ -241,6 +241,10 @@ static void refuses_what_makes_no_page(void **state)
     assert_says(said->err, "is a trace");
     assert_int_equal(MEMTRACE("report --json -o page.json")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("report -o absent/page.html")->code, MT_NOT_WRITTEN);
+    said = MEMTRACE("report -o a.b/page.pdf");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "as HTML (.html) or Markdown (.md), not as pdf");
+    assert_int_equal(shell("mkdir a.b && \"$M\" report -o a.b/page && head -c 2 a.b/page | grep -q '# '")->code, 0);
     assert_int_not_equal(MEMTRACE("report --trace absent.db")->code, 0);
     assert_int_equal(
         shell("\"$M\" " TINY "--seq 64 --device sim:1GiB --trace only.db --steps 1000000 & "

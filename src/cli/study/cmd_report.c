@@ -45,22 +45,47 @@ static const struct mt_option options[] = {
 };
 #undef OPTION
 
-static format format_of(const struct report_options *report)
+/* The endings of names by format. */
+static const struct {
+    const char *ending;
+    format format;
+} endings[] = {{".html", FORMAT_HTML}, {".htm", FORMAT_HTML}, {".md", FORMAT_MARKDOWN}, {".markdown", FORMAT_MARKDOWN}};
+
+/* Returns the ending of a path's name, ".html"; "" if it has none. */
+static const char *ending_of(const char *path)
 {
-    const char *ending = report->output != NULL ? strrchr(report->output, '.') : NULL;
-    if (report->format != FORMAT_BY_NAME)
-        return (format)report->format;
-    bool is_html = ending != NULL && (strcasecmp(ending, ".html") == 0 || strcasecmp(ending, ".htm") == 0);
-    return is_html ? FORMAT_HTML : FORMAT_MARKDOWN;
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
+    return dot != NULL && dot != name ? dot : "";
+}
+
+/* Finds the format: the given one, or the one of the output's ending. A name without an ending is Markdown, as is stdout. Fails
+ * with MT_USAGE if the ending is that of another format. */
+static mt_status find_format(const struct report_options *report, format *out)
+{
+    const char *ending = report->output != NULL ? ending_of(report->output) : "";
+    *out = report->format != FORMAT_BY_NAME ? (format)report->format : FORMAT_MARKDOWN;
+    if (report->format != FORMAT_BY_NAME || ending[0] == '\0')
+        return MT_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        if (strcasecmp(ending, endings[i].ending) == 0) {
+            *out = endings[i].format;
+            return MT_OK;
+        }
+    return mt_fail(
+        MT_USAGE,
+        "-o %s: a report is written as HTML (.html) or Markdown (.md), not as %s; name it so, or add --format",
+        report->output, ending + 1);
 }
 
 static mt_status check_output(const struct report_options *report)
 {
+    format chosen;
     if (report->timelines && (report->output == NULL || strcmp(report->output, "-") == 0))
         return mt_fail(MT_USAGE, "--timelines writes beside the page, so it needs -o FILE");
     if (report->output != NULL && report->json)
         return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
-    return mt_output_file_check("-o", report->output, NULL);
+    MT_TRY(mt_output_file_check("-o", report->output, NULL));
+    return find_format(report, &chosen);
 }
 
 static mt_status write_page(const struct report_options *report, const struct mt_page *page)
@@ -70,7 +95,9 @@ static mt_status write_page(const struct report_options *report, const struct mt
         return MT_OK;
     }
     struct mt_text text = {0};
-    (format_of(report) == FORMAT_HTML ? mt_page_write_html : mt_page_write_markdown)(page, &text);
+    format chosen;
+    MT_TRY(find_format(report, &chosen));
+    (chosen == FORMAT_HTML ? mt_page_write_html : mt_page_write_markdown)(page, &text);
     mt_status status = mt_output_file_put(report->output, MT_OUTPUT_BY_NAME, mt_text_get(&text));
     if (status == MT_OK && report->output != NULL)
         mt_note("wrote %s", report->output);
