@@ -1,51 +1,67 @@
 """Traces as Parquet, in folders that DuckDB, ClickHouse and Spark read as tables (docs/fleet.md has the columns).
 
-    FOLDER/events/run=JOB/rank=0/events.parquet     every event of a rank
-    FOLDER/ranks/run=JOB/ranks.parquet              a row for each rank
-    FOLDER/shares/run=JOB/shares.parquet            what their peaks were made of
-    FOLDER/steps/run=JOB/steps.parquet              a row for each step of each rank
+    FOLDER/run-JOB/events/0.parquet     every event of rank 0
+    FOLDER/run-JOB/ranks.parquet        a row for each rank
+    FOLDER/run-JOB/shares.parquet       what their peaks were made of
+    FOLDER/run-JOB/steps.parquet        a row for each step of each rank
+
+A job is written below a hidden folder, and one rename puts it in its place, so a reader finds all tables of one export. Traces
+are read by the program `memtrace`, never here: it compares each page with its checksum.
 
 `memtrace export --format parquet` runs this module as a program. It needs pyarrow.
 """
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
 import json
 import os
 import pathlib
-import re
 import shutil
-import sqlite3
+import signal
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, NoReturn, Optional
 
 from ._library import find_program
+from ._visible import visible
 
 MISSING = "pyarrow is not installed for {python}: pip install pyarrow"
 ROWS_OF_A_GROUP = 1 << 17
-ALLOC, STEP_BEGIN, OOM, RELABEL = 2, 7, 4, 10
-TABLES = ("events", "ranks", "shares", "steps")
+STEP_BEGIN = 7
+DAMAGED = 3  # the program's exit code for a damaged trace
+WRITING = ".writing-"
 
 # The label of a request is stored with it; a free has what it ends, by which the label is found.
-EVENTS = """SELECT event.id - :first, time_ns, event_kind.name, requested_bytes, block_bytes, allocation - :first,
+EVENTS = """SELECT event.id - {first}, time_ns, event_kind.name, requested_bytes, block_bytes, allocation - {first},
     category, role, op, span.path, phase, event.kind
 FROM event JOIN event_kind ON event_kind.id = event.kind
 LEFT JOIN label ON event.kind IN (2, 4, 10) AND label.run = :run AND label.id = event.label
 LEFT JOIN span ON label.id IS NOT NULL AND span.run = :run AND span.id = coalesce(event.span, label.span)
-WHERE event.id >= :first AND event.id < :end ORDER BY event.id"""
+WHERE event.id >= {first} AND event.id < {end} ORDER BY event.id"""
 
 STEPS = """SELECT step.number, begin_ns, end_ns,
     (SELECT bytes FROM summary_peak AS peak WHERE peak.run = :run AND peak.step = step.number AND measure = 'allocated'),
     (SELECT bytes FROM summary_peak AS peak WHERE peak.run = :run AND peak.step = step.number AND measure = 'reserved')
 FROM step WHERE run = :run ORDER BY number"""
 
-PEAK_EVENT = "SELECT event FROM summary_peak WHERE run = :run AND step = -2 AND measure = 'allocated'"
+RUN = """SELECT first_event, event_count,
+    (SELECT event FROM summary_peak WHERE run = :run AND step = -2 AND measure = 'allocated')
+FROM run WHERE id = :run"""
 
 
 class Failed(Exception):
-    """A reason why traces can't be written, in words for the user."""
+    """A reason why traces can't be written, in words for the user, and the exit code."""
+
+    def __init__(self, words: str, code: int = 1) -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class Rank(NamedTuple):
@@ -58,12 +74,39 @@ class Rank(NamedTuple):
         return int(self.found["rank"])
 
 
+def fail_as_program(code: int, words: str) -> NoReturn:
+    raise Failed(words.strip().removeprefix("memtrace: "), code if code > 0 else 1)
+
+
 def ask(*words: str) -> dict[str, Any]:
     """Returns the program's answer. Fails with its words."""
     said = subprocess.run([find_program(), *words, "--json"], capture_output=True, text=True, check=False)
     if said.returncode:
-        raise Failed(said.stderr.strip().removeprefix("memtrace: "))
+        fail_as_program(said.returncode, said.stderr)
     return dict(json.loads(said.stdout))
+
+
+def read_rows(rank: Rank, query: str) -> Iterator[list[Any]]:
+    """Yields the rows of a query about a rank's run. The program prints one a line."""
+    words = [find_program(), "sql", query, "--trace", rank.found["file"], "--run", str(rank.found["run"]), "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8") as program:
+        assert program.stdout and program.stderr
+        for line in program.stdout:
+            if line.startswith("["):
+                yield json.loads(line.rstrip(",\n"))
+        words_of_failure = program.stderr.read()
+    if program.returncode:
+        fail_as_program(program.returncode, words_of_failure)
+
+
+def read_growing(rank: Rank, query: str) -> Iterator[list[Any]]:
+    """Yields rows whose first column grows. A trace whose pages name each other would repeat rows without end."""
+    last = -1
+    for row in read_rows(rank, query):
+        if row[0] <= last:
+            raise Failed(f"{rank.found['file']} is damaged: row {row[0]} follows row {last}", DAMAGED)
+        last = row[0]
+        yield row
 
 
 def shares_of(trace: str, run: str, key: str) -> list[dict[str, Any]]:
@@ -81,7 +124,7 @@ def single_run(trace: str) -> tuple[str, list[Rank]]:
              "reserved_bytes": peak["reserved_bytes"], "step": at.get("step"), "phase": at.get("phase"), "span": at.get("span"),
              "steps": ask("runs", "--trace", trace)["rows"][-1]["steps"],
              "shares": [share for key in ("category", "role") for share in shares_of(trace, run, key)]}
-    return str(peak["name"] or f"run{run}"), [Rank(found)]
+    return str(peak["name"] or f"{pathlib.Path(trace).resolve().stem}-run{run}"), [Rank(found)]
 
 
 def ranks_of(place: str) -> tuple[str, list[Rank]]:
@@ -93,8 +136,8 @@ def ranks_of(place: str) -> tuple[str, list[Rank]]:
             raise
         return single_run(place)
     for problem in job["problems"]:
-        print(f"memtrace: {problem['file']} is left out: {problem['reason']}", file=sys.stderr)
-    return str(job["job"] or "job"), [Rank(row) for row in job["rows"]]
+        print(visible(f"memtrace: {problem['file']} is left out: {problem['reason']}"), file=sys.stderr)
+    return str(job["job"] or pathlib.Path(place).resolve().stem or "job"), [Rank(row) for row in job["rows"]]
 
 
 # ---- tables ----
@@ -102,16 +145,17 @@ def ranks_of(place: str) -> tuple[str, list[Rank]]:
 def schemas() -> dict[str, Any]:
     import pyarrow as pa
 
-    whole, text = pa.int64(), pa.string()
-    names = [(name, pa.dictionary(pa.int32(), text)) for name in ("category", "role", "op", "module", "phase")]
+    whole, text, name = pa.int64(), pa.string(), pa.dictionary(pa.int32(), pa.string())
+    place = [("run", name), ("rank", whole)]
+    names = [(column, name) for column in ("category", "role", "op", "module", "phase")]
     return {
-        "events": pa.schema([("event", whole), ("time_ns", whole), ("kind", pa.dictionary(pa.int32(), text)), ("step", whole),
+        "events": pa.schema([*place, ("event", whole), ("time_ns", whole), ("kind", name), ("step", whole),
                              ("requested_bytes", whole), ("block_bytes", whole), ("allocation", whole), *names]),
-        "ranks": pa.schema([("rank", whole), ("host", text), ("device", text), ("state", text), ("steps", whole),
+        "ranks": pa.schema([*place, ("host", text), ("device", text), ("state", text), ("steps", whole),
                             ("peak_allocated_bytes", whole), ("peak_requested_bytes", whole), ("peak_reserved_bytes", whole),
                             ("peak_event", whole), ("peak_step", whole), ("peak_phase", text), ("peak_module", text)]),
-        "shares": pa.schema([("rank", whole), ("key", text), ("name", text), ("allocated_bytes", whole)]),
-        "steps": pa.schema([("rank", whole), ("step", whole), ("begin_ns", whole), ("end_ns", whole),
+        "shares": pa.schema([*place, ("key", text), ("name", text), ("allocated_bytes", whole)]),
+        "steps": pa.schema([*place, ("step", whole), ("begin_ns", whole), ("end_ns", whole),
                             ("peak_allocated_bytes", whole), ("peak_reserved_bytes", whole)]),
     }
 
@@ -133,7 +177,7 @@ class Writer:
                                      use_dictionary=[name for name in schema.names if name not in deltas],
                                      column_encoding=deltas)
 
-    def write(self, rows: list[tuple[Any, ...]]) -> None:
+    def write(self, rows: list[list[Any]]) -> None:
         import pyarrow as pa
 
         columns = list(zip(*rows)) if rows else [()] * len(self.schema)
@@ -145,74 +189,129 @@ class Writer:
         self.file.close()
 
 
-def with_steps(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def with_steps(rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
     """Puts the step that each event lies in, or after, behind its kind, and takes the number of the kind away."""
     step: Optional[int] = None
     for row in rows:
         if row[11] == STEP_BEGIN:
             step = row[3]
-        yield (*row[:3], step, *row[3:11])
+        yield [*row[:3], step, *row[3:11]]
+
+
+def folder_name(job: str) -> str:
+    """Returns the name of a job's folder. Different jobs have different names, none of which an engine takes for a pattern."""
+    longest, digits = 200, 16
+    quoted = urllib.parse.quote(job, safe="", errors="surrogatepass").replace("~", "%7E")
+    if len(quoted) > longest:
+        quoted = quoted[:longest] + "~" + hashlib.sha256(quoted.encode()).hexdigest()[:digits]
+    return "run-" + quoted
 
 
 class Job:
-    """The files of a job."""
+    """The files of a job, which are written into `folder`."""
 
     def __init__(self, folder: pathlib.Path, name: str) -> None:
-        self.folder, self.schemas = folder, schemas()
-        self.run = "run=" + re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)  # engines differ in how they read others
+        self.folder, self.name, self.schemas = folder, name, schemas()
         self.events = 0
 
-    def write_events(self, rank: Rank, trace: sqlite3.Connection, first: int, end: int) -> None:
-        path = self.folder / "events" / self.run / f"rank={rank.number}" / "events.parquet"
-        writer = Writer(path, self.schemas["events"])
-        rows = with_steps(trace.execute(EVENTS, {"run": rank.found["run"], "first": first, "end": end}))
-        group: list[tuple[Any, ...]] = []
+    def write_table(self, table: str, path: pathlib.Path, rank: Optional[int], rows: Iterator[list[Any]]) -> int:
+        """Writes rows without their job, and without their rank unless it is None. Returns their count."""
+        before = [self.name] if rank is None else [self.name, rank]
+        writer = Writer(path, self.schemas[table])
+        group: list[list[Any]] = []
         for row in rows:
-            group.append(row)
+            group.append([*before, *row])
             if len(group) == ROWS_OF_A_GROUP:
                 writer.write(group)
                 group = []
         writer.write(group)
         writer.close()
-        self.events += writer.rows
+        return writer.rows
 
-    def read_rank(self, rank: Rank) -> tuple[tuple[Any, ...], list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    def read_rank(self, rank: Rank) -> tuple[list[Any], list[list[Any]], list[list[Any]]]:
         """Writes the events of a rank. Returns its row, its shares and its steps."""
         found = rank.found
-        with sqlite3.connect(pathlib.Path(found["file"]).resolve().as_uri() + "?mode=ro", uri=True) as trace:
-            run = {"run": found["run"]}
-            first, count = trace.execute("SELECT first_event, event_count FROM run WHERE id = :run", run).fetchone()
-            peak = trace.execute(PEAK_EVENT, run).fetchone()
-            steps = [(rank.number, *row) for row in trace.execute(STEPS, run)]
-            self.write_events(rank, trace, first, first + count)
-        trace.close()
-        peak_event = peak[0] - first if peak and peak[0] else None
-        row = (rank.number, found.get("host"), found["device"], found["state"], found["steps"], found["allocated_bytes"],
-               found["requested_bytes"], found["reserved_bytes"], peak_event, found["step"], found["phase"], found["span"])
-        shares = [(rank.number, share["key"], share["name"], share["allocated_bytes"]) for share in found["shares"]]
+        first, count, peak = next(read_rows(rank, RUN))
+        steps = [[rank.number, *row] for row in read_growing(rank, STEPS)]
+        events = read_growing(rank, EVENTS.format(first=first, end=first + count))
+        self.events += self.write_table("events", self.folder / "events" / f"{rank.number}.parquet", rank.number, with_steps(events))
+        row = [rank.number, found.get("host"), found["device"], found["state"], found["steps"], found["allocated_bytes"],
+               found["requested_bytes"], found["reserved_bytes"], peak - first if peak else None, found["step"], found["phase"],
+               found["span"]]
+        shares = [[rank.number, share["key"], share["name"], share["allocated_bytes"]] for share in found["shares"]]
         return row, shares, steps
 
     def write(self, ranks: list[Rank]) -> None:
-        rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES if table != "events"}
+        rows: dict[str, list[list[Any]]] = {"ranks": [], "shares": [], "steps": []}
         for rank in sorted(ranks, key=lambda rank: rank.number):
             row, shares, steps = self.read_rank(rank)
             rows["ranks"].append(row)
             rows["shares"] += shares
             rows["steps"] += steps
         for table, found in rows.items():
-            writer = Writer(self.folder / table / self.run / f"{table}.parquet", self.schemas[table])
-            writer.write(found)
-            writer.close()
+            self.write_table(table, self.folder / f"{table}.parquet", None, iter(found))
 
 
-def move_into_place(job: Job, folder: pathlib.Path) -> None:
-    """Puts what was written in the place of what the folder has of the same job."""
-    for table in TABLES:
-        target = folder / table / job.run
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            shutil.rmtree(target)
-        (job.folder / table / job.run).rename(target)
+# ---- folders ----
+
+def lock(folder: pathlib.Path) -> Optional[int]:
+    """Locks a folder until its descriptor is closed. Returns None if a process holds it, or it is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def remove_left(folder: pathlib.Path) -> None:
+    """Removes what killed exports left: a hidden folder that no process has locked."""
+    for left in folder.glob(WRITING + "*"):
+        descriptor = lock(left)
+        if descriptor is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def writing_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Makes a hidden, locked folder in another one, which is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix=WRITING, dir=folder) as part:
+        descriptor = lock(pathlib.Path(part))
+        yield pathlib.Path(part)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
+    """Exchanges two folders at once. False if the file system can't."""
+    at_current_folder, flag = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    if libc.renameat2(at_current_folder, os.fsencode(one), at_current_folder, os.fsencode(other), flag) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS):
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def move_into_place(written: pathlib.Path, target: pathlib.Path) -> bool:
+    """Puts a job in its place, with all its tables at once. True if it replaced an earlier export."""
+    if not target.exists():
+        written.rename(target)
+        return False
+    if not (target / "ranks.parquet").is_file():
+        raise Failed(f"{target} exists and is no export: name another folder with -o")
+    if not exchange(written, target):
+        target.rename(written.with_name("before"))
+        written.rename(target)
+    return True
 
 
 def bytes_below(folder: pathlib.Path) -> int:
@@ -223,27 +322,36 @@ def export(place: str, folder: pathlib.Path) -> str:
     """Writes the traces of a folder, or one trace. Returns what was written, in words. Nothing of a job that failed is left."""
     name, ranks = ranks_of(place)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".writing-", dir=folder) as part:
-        job = Job(pathlib.Path(part), name)
+    remove_left(folder)
+    with writing_folder(folder) as part:
+        job = Job(part / "job", name)
         job.write(ranks)
         size = bytes_below(job.folder / "events")
-        move_into_place(job, folder)
+        replaced = move_into_place(job.folder, folder / folder_name(name))
     each = f", {size / job.events:.1f} bytes each" if job.events else ""
-    return f"wrote {folder}: {job.run}, {len(ranks)} ranks, {job.events:,} events{each}"
+    return f"wrote {folder}: {name}, {len(ranks)} ranks, {job.events:,} events{each}{', in place of an earlier export' if replaced else ''}"
+
+
+def end_in_order(number: int, _frame: object) -> NoReturn:
+    """Leaves nothing of an export that is ended by a signal."""
+    sys.exit(128 + number)
 
 
 def main() -> int:
     place, folder = sys.argv[1:]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end_in_order)
     try:
         import pyarrow  # noqa: F401 (whether it is there)
 
-        print(f"memtrace: {export(place, pathlib.Path(folder))}", file=sys.stderr)
+        print(visible(f"memtrace: {export(place, pathlib.Path(folder))}"), file=sys.stderr)
     except ImportError:
         print("memtrace: " + MISSING.format(python=sys.executable), file=sys.stderr)
         return 1
-    except (Failed, OSError, sqlite3.Error) as failure:
-        print(f"memtrace: {failure}", file=sys.stderr)
-        return 1
+    except (Failed, OSError) as failure:
+        print(visible(f"memtrace: {failure}"), file=sys.stderr)
+        return failure.code if isinstance(failure, Failed) else 1
     return 0
 
 

@@ -8,13 +8,15 @@ tables' names differ, and with them the way to read their files. `print` prints 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ._visible import visible
@@ -100,25 +102,24 @@ class Failed(Exception):
 
 # ---- engines: each reads the folder's tables in its own way, and runs a text ----
 
+# `.writing-…`, in which an export that runs has a job, is a folder deeper.
+FILES = {table: f"*/{table}.parquet" for table in TABLES} | {"events": "*/events/*.parquet"}
+
+
 def quoted(text: str, quote: str = "'") -> str:
     return quote + text.replace(quote, quote * 2) + quote
 
 
-def pattern(folder: pathlib.Path, table: str) -> str:
-    return str(folder / table / ("*/*/*.parquet" if table == "events" else "*/*.parquet"))
+def duckdb_table(files: str) -> str:
+    return f"read_parquet({quoted(files)})"
 
 
-def duckdb_table(folder: pathlib.Path, table: str) -> str:
-    types = "'run': VARCHAR, 'rank': BIGINT" if table == "events" else "'run': VARCHAR"
-    return f"read_parquet({quoted(pattern(folder, table))}, hive_partitioning = true, hive_types = {{{types}}})"
+def clickhouse_table(files: str) -> str:
+    return f"file({quoted(files)}, Parquet)"
 
 
-def clickhouse_table(folder: pathlib.Path, table: str) -> str:
-    return f"file({quoted(pattern(folder, table))}, Parquet)"
-
-
-def spark_table(folder: pathlib.Path, table: str) -> str:
-    return f"parquet.{quoted(str(folder / table), '`')}"
+def spark_table(files: str) -> str:
+    return f"parquet.{quoted(files, '`')}"
 
 
 def ask_duckdb(texts: list[str]) -> list[Rows]:
@@ -131,7 +132,7 @@ def ask_duckdb(texts: list[str]) -> list[Rows]:
 def ask_clickhouse(texts: list[str]) -> list[Rows]:
     import chdb
 
-    settings = " SETTINGS use_hive_partitioning = 1, join_use_nulls = 1, output_format_json_quote_64bit_integers = 0"
+    settings = " SETTINGS join_use_nulls = 1, output_format_json_quote_64bit_integers = 0"
     return [json.loads(chdb.query(text + settings, "JSONCompact").bytes())["data"] for text in texts]
 
 
@@ -153,7 +154,7 @@ def ask_spark(texts: list[str]) -> list[Rows]:
 
 
 class Engine(NamedTuple):
-    table: Callable[[pathlib.Path, str], str]
+    table: Callable[[str], str]  # of the paths of its files, as a pattern
     ask: Callable[[list[str]], list[Rows]]
 
 
@@ -162,17 +163,29 @@ ENGINES = {"duckdb": Engine(duckdb_table, ask_duckdb), "clickhouse": Engine(clic
 
 
 def text_of(question: str, engine: str, folder: pathlib.Path) -> str:
-    """Returns the SQL of a question, with the tables as the engine reads them."""
-    return QUESTIONS[question].sql.format(**{table: ENGINES[engine].table(folder, table) for table in TABLES})
+    """Returns the SQL of a question, with the tables as the engine reads them. Fails if it would take the path for a pattern."""
+    if re.search(r"[][*?{}\\]", str(folder)):
+        raise Failed(f"{folder} has characters of patterns in its path, such as *: make a symbolic link to it")
+    return QUESTIONS[question].sql.format(**{table: ENGINES[engine].table(f"{folder}/{files}") for table, files in FILES.items()})
+
+
+@contextlib.contextmanager
+def plain_path(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Makes a link to a folder, which engines don't take for a pattern as they may its own path."""
+    with tempfile.TemporaryDirectory(prefix="memtrace-fleet.") as place:
+        link = pathlib.Path(place) / "fleet"
+        link.symlink_to(folder)
+        yield link
 
 
 def answers(folder: pathlib.Path, engine: str, questions: list[str]) -> dict[str, Rows]:
     """Returns the rows of each question. Numbers are whole, and so the same in every engine."""
-    for table in TABLES:
-        if not (folder / table).is_dir():
+    for table, files in FILES.items():
+        if not any(folder.glob(files)):
             raise Failed(f"{folder} has no {table}: memtrace export --format parquet DIR -o FOLDER writes such a folder")
     try:
-        found = ENGINES[engine].ask([text_of(question, engine, folder) for question in questions])
+        with plain_path(folder) as path:
+            found = ENGINES[engine].ask([text_of(question, engine, path) for question in questions])
     except ImportError:
         raise Failed(f"{PACKAGES[engine]} is not installed for {sys.executable}: pip install {PACKAGES[engine]}") from None
     return {question: [[value if isinstance(value, str) else int(value) for value in row] for row in rows]
@@ -221,10 +234,10 @@ def main() -> int:
         if question not in QUESTIONS:
             print(f'memtrace: fleet: unknown question "{visible(question)}"; there are {", ".join(QUESTIONS)}', file=sys.stderr)
             return 2
-    if given.engine == "print":
-        print_texts(folder, questions)
-        return 0
     try:
+        if given.engine == "print":
+            print_texts(folder, questions)
+            return 0
         found = answers(folder, given.engine, questions)
     except Failed as failure:
         print(f"memtrace: {visible(str(failure))}", file=sys.stderr)
