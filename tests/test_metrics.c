@@ -118,8 +118,8 @@ static void a_port_that_is_taken_is_refused_before_the_run(void **state)
     close(taken);
 }
 
-/* Asks the port for a page, once it is served. */
-static void ask(int port, const char *request, char *out, size_t bytes)
+/* Returns a connection to the port, once it is served. */
+static int connect_to(int port)
 {
     const struct sockaddr_in place = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -129,6 +129,13 @@ static void ask(int port, const char *request, char *out, size_t bytes)
         usleep(1000);
         asking = socket(AF_INET, SOCK_STREAM, 0);
     }
+    return asking;
+}
+
+/* Asks the port for a page. */
+static void ask(int port, const char *request, char *out, size_t bytes)
+{
+    const int asking = connect_to(port);
     assert_int_equal(send(asking, request, strlen(request), 0), (ssize_t)strlen(request));
     size_t length = 0;
     ssize_t got;
@@ -138,27 +145,70 @@ static void ask(int port, const char *request, char *out, size_t bytes)
     close(asking);
 }
 
+/* Records a program that goes on until a line is written to `hold`. Returns the port of its metrics. */
+static int record_held(void)
+{
+    int port;
+    close(take_port(&port));
+    assert_int_equal(shell("mkfifo hold; printf '#!/bin/sh\\nread line <hold\\nexit 7\\n' >held; chmod +x held;"
+                           " ((\"$M\" record --no-torch --metrics-port %d ./held >/dev/null 2>said; echo $? >code) &)",
+                           port)
+                         ->code,
+                     0);
+    return port;
+}
+
 static void the_port_serves_metrics_and_nothing_else(void **state)
 {
     (void)state;
     static char page[1 << 16];
-    int port;
-    close(take_port(&port));
-    /* The program goes on until its input ends. */
-    assert_int_equal(shell("mkfifo hold; printf '#!/bin/sh\\nread line <hold\\nexit 7\\n' >held; chmod +x held;"
-                           " (\"$M\" record --no-torch --metrics-port %d ./held >/dev/null 2>said &)",
-                           port)
-                         ->code,
-                     0);
+    const int port = record_held();
     ask(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", page, sizeof page);
     assert_says(page, "HTTP/1.1 200 OK\r\n");
     assert_says(page, "text/plain; version=0.0.4");
     assert_says(page, "\r\n\r\n# HELP memtrace_running");
-    ask(port, "GET /etc/passwd HTTP/1.1\r\n\r\n", page, sizeof page);
+    ask(port, "GET /metrics HTTP/1.1\r\nUser-Agent: x\r\nhost:  127.0.0.1:9410\r\n\r\n", page, sizeof page);
+    assert_says(page, "HTTP/1.1 200 OK\r\n");
+    ask(port, "GET /etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", page, sizeof page);
     assert_says(page, "HTTP/1.1 404 ");
     ask(port, "POST /metrics HTTP/1.1\r\n\r\n", page, sizeof page);
     assert_says(page, "HTTP/1.1 405 ");
+    static const char *const elsewhere[] = {"Host: example.com\r\n", "Host: localhost.example.com\r\n", "",
+                                            "Host: localhost\r\nHost: example.com\r\n", "X-Host: localhost\r\n"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
+        char request[128];
+        snprintf(request, sizeof request, "GET /metrics HTTP/1.1\r\n%s\r\n", elsewhere[i]);
+        ask(port, request, page, sizeof page);
+        assert_says(page, "HTTP/1.1 421 ");
+    }
     assert_int_equal(shell("echo >hold")->code, 0);
+}
+
+/* One client sends a byte now and then, others nothing; one takes no answer. */
+static void slow_clients_hold_neither_others_nor_the_run(void **state)
+{
+    (void)state;
+    enum { SLOW = 7 };
+    static char page[1 << 16];
+    int slow[SLOW];
+    const int port = record_held();
+    for (int i = 0; i < SLOW; i++)
+        slow[i] = connect_to(port);
+    assert_int_equal(send(slow[0], "G", 1, 0), 1);
+    ask(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", page, sizeof page);
+    assert_says(page, "HTTP/1.1 200 OK\r\n");
+    assert_int_equal(send(slow[0], "E", 1, 0), 1);
+    /* The others are still connected: the answer waited for none of them. */
+    assert_int_equal(recv(slow[SLOW - 1], page, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(recv(slow[0], page, 1, 0), 0); /* its deadline has passed, whatever it sent */
+    const int dripping = connect_to(port);
+    assert_int_equal(send(dripping, "GET", 3, 0), 3);
+    assert_int_equal(shell("echo >hold; timeout 20 sh -c 'until test -s code; do sleep 0.05; done'; cat code")->code,
+                     0);
+    assert_int_equal(recv(dripping, page, 1, 0), 0);
+    close(dripping);
+    for (int i = 0; i < SLOW; i++)
+        close(slow[i]);
 }
 
 /* ---- watching ---- */
@@ -285,6 +335,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(places_for_metrics_that_cannot_be_are_refused_before_the_run),
         TEST_WITH_TWO_RUNS(a_port_that_is_taken_is_refused_before_the_run),
         TEST_WITH_TWO_RUNS(the_port_serves_metrics_and_nothing_else),
+        TEST_WITH_TWO_RUNS(slow_clients_hold_neither_others_nor_the_run),
         TEST_WITH_TWO_RUNS(watch_follows_a_run_from_its_events),
         TEST_WITH_TWO_RUNS(watch_ends_with_a_run_whose_process_was_killed),
         TEST_WITH_TWO_RUNS(watch_shows_the_end_of_a_run_that_has_ended),

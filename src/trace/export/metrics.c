@@ -9,7 +9,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -36,7 +35,8 @@ struct mt_metrics {
     struct watched_trace *traces; /* an array for MT_HOST_ADD */
     size_t trace_count;
     int64_t looks;
-    int socket, stop; /* stop: an eventfd; socket -1: no port */
+    struct mt_metrics_port *port;
+    int stop; /* an eventfd */
     pthread_t thread;
     struct mt_error failure; /* the first */
 };
@@ -134,7 +134,7 @@ static void begin_minute(struct mt_metrics *metrics)
         struct watched_trace *trace = &metrics->traces[i];
         memcpy(trace->last_minute_peak, trace->minute_peak, sizeof trace->last_minute_peak);
         memset(trace->minute_peak, 0, sizeof trace->minute_peak);
-        if (metrics->socket < 0)
+        if (metrics->options.port == 0)
             mt_watch_begin_recent(trace->watch);
     }
 }
@@ -171,17 +171,12 @@ static void tick(struct mt_metrics *metrics)
 
 /* ---- the thread ---- */
 
-/* Waits for a request, the next look or the end. False at the end. */
-static bool wait_and_answer(struct mt_metrics *metrics, uint64_t next_ns)
+/* Serves the port until the next look or the end. False at the end. */
+static bool serve(struct mt_metrics *metrics, uint64_t next_ns)
 {
     const uint64_t now_ns = mt_clock_ns();
-    struct pollfd files[] = {{.fd = metrics->stop, .events = POLLIN}, {.fd = metrics->socket, .events = POLLIN}};
     const int wait_ms = next_ns > now_ns ? (int)((next_ns - now_ns) / NS_PER_MS) + 1 : 0;
-    if (poll(files, 2, wait_ms) < 0)
-        return true;
-    if (files[1].revents != 0)
-        mt_metrics_port_answer(metrics->socket, add_page, metrics);
-    return files[0].revents == 0;
+    return mt_metrics_port_serve(metrics->port, metrics->stop, wait_ms, add_page, metrics);
 }
 
 static void *run_thread(void *argument)
@@ -194,7 +189,7 @@ static void *run_thread(void *argument)
             tick(metrics);
             next_ns = mt_clock_ns() + (uint64_t)LOOK_MS * NS_PER_MS;
         }
-        goes_on = wait_and_answer(metrics, next_ns);
+        goes_on = serve(metrics, next_ns);
     }
     tick(metrics);
     return NULL;
@@ -228,8 +223,7 @@ static mt_status prepare(struct mt_metrics *metrics, const char *trace)
     find_traces(metrics);
     if (options->file != NULL)
         MT_TRY(write_file(metrics));
-    if (options->port != 0)
-        MT_TRY(mt_metrics_port_open(options->port, &metrics->socket));
+    MT_TRY(mt_metrics_port_open(options->port, &metrics->port));
     metrics->stop = eventfd(0, EFD_CLOEXEC);
     return metrics->stop >= 0 ? MT_OK : mt_fail(MT_FAILED, "can't watch the run: %s", strerror(errno));
 }
@@ -245,8 +239,7 @@ static void destroy(struct mt_metrics *metrics)
     free(metrics->folder);
     free(metrics->stem);
     free(metrics->ending);
-    if (metrics->socket >= 0)
-        close(metrics->socket);
+    mt_metrics_port_close(metrics->port);
     if (metrics->stop >= 0)
         close(metrics->stop);
     free(metrics);
@@ -259,7 +252,7 @@ mt_status mt_metrics_start(const struct mt_metrics_options *options, const char 
     if (options->file == NULL && options->port == 0)
         return MT_OK;
     struct mt_metrics *metrics = mt_host_alloc(sizeof *metrics);
-    *metrics = (struct mt_metrics){.kind = traces, .socket = -1, .stop = -1};
+    *metrics = (struct mt_metrics){.kind = traces, .stop = -1};
     metrics->options = (struct mt_metrics_options){.file = options->file != NULL ? mt_host_strdup(options->file) : NULL,
                                                    .port = options->port};
     mt_status status = prepare(metrics, trace);
