@@ -31,6 +31,20 @@ static void folders_that_the_program_has_made_are_removed_if_they_are_empty(void
     assert_int_equal(said->code, 0);
 }
 
+static void folders_of_killed_processes_are_removed_after_a_day(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("mkdir tmp outside; cd tmp; "
+              "for name in left held young; do mkdir -p memtrace-job.$name; touch memtrace-job.$name/answers; done;"
+              "ln -s ../outside memtrace-job.link; touch ../outside/file; mkdir -p other;"
+              "touch -d '2 days ago' memtrace-job.left memtrace-job.held other ../outside;"
+              "(flock 9; TMPDIR=$PWD \"$M\" dry-run -- true) 9<memtrace-job.held; ls . ../outside");
+    assert_says(said->out, "memtrace-job.held\nmemtrace-job.link\nmemtrace-job.young\nother\n");
+    assert_says(said->out, "file\n");
+    assert_null(strstr(said->out, "left"));
+}
+
 static void a_failing_program_leaves_no_folder(void **state)
 {
     (void)state;
@@ -60,6 +74,7 @@ int main(void)
         FILES_TEST(the_program_has_a_folder_that_is_removed),
         FILES_TEST(ranks_share_the_folder),
         FILES_TEST(folders_that_the_program_has_made_are_removed_if_they_are_empty),
+        FILES_TEST(folders_of_killed_processes_are_removed_after_a_day),
         FILES_TEST(a_failing_program_leaves_no_folder),
         FILES_TEST(a_folder_that_can_t_be_made_is_named),
     };

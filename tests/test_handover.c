@@ -3,8 +3,9 @@
 #include "run/handover.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
-#define ANSWERS "answers"
+#define ANSWERS "./answers"
 
 enum { THREADS = 4, EACH = 200, MOST = THREADS * EACH };
 
@@ -41,6 +42,38 @@ static void give(mt_record_answer_kind kind, const char *text)
 {
     const struct mt_record_answer answer = {.kind = kind, .pid = 4711, .number = 7, .text = text};
     mt_record_answer_give(ANSWERS, &answer);
+}
+
+/* Gives an answer to a file of such a folder, which another user may have made. */
+static void give_late(const char *path)
+{
+    const struct mt_record_answer answer = {.kind = MT_RECORD_NOTE, .pid = 4711, .text = "late"};
+    mt_record_answer_give(path, &answer);
+}
+
+/* The command has ended, and its folder is gone: what is in its place is not written to. */
+static void late_answers_follow_no_link_and_make_no_file(void **state)
+{
+    (void)state;
+    struct stat about;
+    assert_int_equal(mkdir("own", S_IRWXU), 0);
+    assert_int_equal(symlink("own", "link"), 0);
+    assert_int_equal(rename(ANSWERS, "own/answers"), 0);
+    give_late("link/answers");
+    give_late("own/none");
+    give_late("gone/answers");
+    assert_int_equal(symlink("answers", "own/linked"), 0);
+    give_late("own/linked");
+    assert_int_equal(chmod("own", S_IRWXU | S_IRWXG | S_IRWXO), 0); /* what others can change */
+    give_late("own/answers");
+    assert_int_equal(stat("own/answers", &about), 0);
+    assert_int_equal(about.st_size, 0);
+    assert_int_equal(access("own/none", F_OK), -1);
+    assert_int_equal(access("gone", F_OK), -1);
+    assert_int_equal(chmod("own", S_IRWXU), 0);
+    give_late("own/answers");
+    assert_int_equal(stat("own/answers", &about), 0);
+    assert_true(about.st_size > 0);
 }
 
 static void answers_are_heard_as_they_were_given(void **state)
@@ -104,9 +137,8 @@ static void a_file_that_can_not_be_read_is_a_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(answers_are_heard_as_they_were_given),
-        TEST(answers_at_once_are_whole),
-        TEST(what_is_no_answer_is_passed_over),
+        TEST(answers_are_heard_as_they_were_given),         TEST(answers_at_once_are_whole),
+        TEST(late_answers_follow_no_link_and_make_no_file), TEST(what_is_no_answer_is_passed_over),
         TEST(a_file_that_can_not_be_read_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

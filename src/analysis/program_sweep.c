@@ -121,7 +121,7 @@ static mt_status append_ended(struct cells *cells)
         struct mt_program_outcome *outcome = &cells->tasks[found->count].outcome;
         MT_TRY(mt_gathered_runs_append(outcome, cells->job.path));
         found->cells[found->count].run = first_run(outcome);
-        mt_job_folder_remove(cells->attempts[found->count].folder);
+        mt_job_folder_remove_inner(cells->attempts[found->count].folder);
         cells->attempts[found->count].folder = NULL;
     }
     return MT_OK;
@@ -159,7 +159,7 @@ static mt_status make_cell(struct cells *cells, size_t number)
     char folder[32];
     cells->found->cells[number].rank = -1;
     snprintf(folder, sizeof folder, "cell-%zu", number);
-    MT_TRY(mt_job_folder_make_inner(cells->job.folder, folder, &attempt->folder));
+    MT_TRY(mt_job_folder_make_inner(cells->job.folder.path, folder, &attempt->folder));
     mt_text_add(&attempt->trace, "%s%s", attempt->folder, strrchr(cells->job.path, '/'));
     if (sweep->name != NULL)
         add_name(sweep, grid, number, &attempt->name);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const kind_words[] = {
@@ -141,12 +142,30 @@ static void unescape(char *text)
     *to = '\0';
 }
 
+/* Opens the file at `path` to append, or returns -1. The command that made its folder may have ended, and removed it: then
+ * another user may have put a folder, a link or a file of his own in its place. */
+static int open_answers(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    struct stat about;
+    char *folder = name != NULL ? strndup(path, (size_t)(name - path)) : NULL;
+    const int place = folder != NULL ? open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    free(folder);
+    if (place < 0)
+        return -1;
+    const bool is_own =
+        fstat(place, &about) == 0 && about.st_uid == geteuid() && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    const int file = is_own ? openat(place, name + 1, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW) : -1;
+    close(place);
+    return file;
+}
+
 /* A single write of less than a page to the end of a file is atomic. */
 void mt_record_answer_give(const char *path, const struct mt_record_answer *answer)
 {
     struct mt_text line = {0};
     assert((unsigned)answer->kind < KINDS && answer->text != NULL && answer->pid > 0 && answer->number >= 0);
-    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    int file = open_answers(path);
     if (file < 0)
         return;
     mt_text_add(&line, "%s\t%" PRId64 "\t%" PRId64 "\t", kind_words[answer->kind], answer->pid, answer->number);

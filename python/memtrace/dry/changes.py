@@ -22,6 +22,7 @@ import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from .._settings import settings
+from ..recording import handover
 from . import change_blocks, change_surroundings
 from .change_places import ChangePlaces
 from .files import replace_everywhere
@@ -94,8 +95,7 @@ class Changes(ChangePlaces):
             words = self.made.get(name) or self.missing.get(name) or "no module was trained"
         path = settings().answers
         if path is not None:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(f"change\t{os.getpid()}\t{int(is_made)}\t{name}: {words}\n")
+            handover.answer(path, "change", int(is_made), f"{name}: {words}")
 
 
 def is_trained(module: Module) -> bool:

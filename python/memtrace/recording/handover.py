@@ -1,7 +1,9 @@
 """Answers of this process to `memtrace record` and `memtrace dry-run` (src/run/handover.h). Needs no torch."""
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 from typing import Optional
 
@@ -21,9 +23,23 @@ def tell(words: str, kind: str = "note") -> None:
     if path is None:
         print("memtrace: " + words, file=sys.stderr)
         return
+    answer(path, kind, 0, words)
+
+
+def answer(path: str, kind: str, number: int, words: str) -> None:
+    """Appends a line to the file of answers, as src/run/handover.c does. The command may have ended, and have removed the file
+    and its folder: then another user may have put something in its place, and there is nobody to answer."""
     line = words.replace("\\", "\\\\").replace("\n", "\\n")
-    with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:  # names of files may hold any bytes
-        file.write(f"{kind}\t{os.getpid()}\t0\t{line}\n")
+    text = f"{kind}\t{os.getpid()}\t{number}\t{line}\n".encode("utf-8", "surrogateescape")  # names of files may hold any bytes
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        opened.callback(os.close, place)
+        about = os.fstat(place)
+        if about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW, dir_fd=place)
+            opened.callback(os.close, file)
+            os.write(file, text)
 
 
 def trace_of_rank() -> str:

@@ -135,7 +135,7 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
 /* A trial with the folder of its trace. Owns its texts. */
 struct attempt {
     struct mt_dry_trial *trial;
-    char *folder;
+    struct mt_job_folder folder;
     struct mt_text trace, changes;
 };
 
@@ -172,8 +172,7 @@ static void end_trial(void *context, struct mt_dry_task *task)
     if (status != MT_OK && batch->error.status == MT_OK)
         batch->error = mt_error_save(status);
     task->ends_all = status != MT_OK || (is_plain(attempt->trial) && attempt->trial->outcome != MT_TRIAL_RAN);
-    mt_job_folder_remove(attempt->folder); /* the trace of a trial may be large */
-    attempt->folder = NULL;
+    mt_job_folder_remove(&attempt->folder); /* the trace of a trial may be large */
 }
 
 /* Adds a trial to the batch. */
@@ -184,7 +183,7 @@ static mt_status add_trial(struct batch *batch, struct mt_dry_trial *trial)
     struct mt_dry_task *task = &batch->tasks[batch->count++];
     attempt->trial = trial;
     MT_TRY(mt_job_folder_make(&attempt->folder));
-    mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder);
+    mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder.path);
     if (is_plain(trial))
         mt_dry_changes_add_places(&attempt->changes);
     else
@@ -212,7 +211,7 @@ static void release_batch(struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         mt_program_outcome_release(&batch->tasks[i].outcome);
-        mt_job_folder_remove(batch->attempts[i].folder);
+        mt_job_folder_remove(&batch->attempts[i].folder);
         mt_text_release(&batch->attempts[i].trace);
         mt_text_release(&batch->attempts[i].changes);
     }

@@ -28,7 +28,7 @@ struct work {
 struct attempt {
     size_t cell;
     int64_t index;
-    char *folder;
+    struct mt_job_folder folder;
     struct mt_text trace;
     char **words;
 };
@@ -120,8 +120,7 @@ static void end_attempt(void *context, struct mt_dry_task *task)
     if (status != MT_OK && work->error.status == MT_OK)
         work->error = mt_error_save(status);
     task->ends_all = status != MT_OK;
-    mt_job_folder_remove(attempt->folder); /* the trace of a trial may be large */
-    attempt->folder = NULL;
+    mt_job_folder_remove(&attempt->folder); /* the trace of a trial may be large */
 }
 
 /* ---- a round ---- */
@@ -143,7 +142,7 @@ static mt_status add_attempt(struct work *work, size_t cell, int64_t index)
     struct attempt *attempt = MT_HOST_ADD(work->attempts, work->count);
     *attempt = (struct attempt){.cell = cell, .index = index};
     MT_TRY(mt_job_folder_make(&attempt->folder));
-    mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder);
+    mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder.path);
     attempt->words = words_with(work, cell, index);
     return MT_OK;
 }
@@ -181,7 +180,7 @@ static void release_attempts(struct work *work)
             free(attempt->words[word]);
         free(attempt->words);
         mt_text_release(&attempt->trace);
-        mt_job_folder_remove(attempt->folder);
+        mt_job_folder_remove(&attempt->folder);
     }
     free(work->attempts);
     free(work->tasks);

@@ -119,14 +119,14 @@ static mt_status read_answer(char *const *words, const char *folder, FILE *print
 
 mt_status mt_accelerate_read(char *const *words, struct mt_launch *launch)
 {
-    char *folder = NULL;
+    struct mt_job_folder folder = {0};
     FILE *printed = tmpfile();
     mt_status status = printed != NULL
                            ? mt_job_folder_make(&folder)
                            : mt_fail(MT_FAILED, "can't make a file for what accelerate prints: %s", strerror(errno));
-    MT_THEN(status, read_answer(words, folder, printed, launch));
+    MT_THEN(status, read_answer(words, folder.path, printed, launch));
     MT_THEN(status, take_words(launch));
-    mt_job_folder_remove(folder);
+    mt_job_folder_remove(&folder);
     if (printed != NULL)
         fclose(printed);
     return status;

@@ -23,7 +23,7 @@ static mt_status make_task(const struct mt_dry_child *child, const struct mt_pro
 {
     char folder[32];
     snprintf(folder, sizeof folder, "assumed-%zu", number);
-    MT_TRY(mt_job_folder_make_inner(job->folder, folder, &attempt->folder));
+    MT_TRY(mt_job_folder_make_inner(job->folder.path, folder, &attempt->folder));
     mt_text_add(&attempt->trace, "%s%s", attempt->folder, strrchr(job->path, '/'));
     if (child->name != NULL)
         mt_text_add(&attempt->name, "%s-%s", child->name, value);

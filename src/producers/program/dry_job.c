@@ -96,7 +96,7 @@ mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words,
     MT_TRY(read_program(child->options, out->words.words, &out->program));
     MT_TRY(open_output(output, out));
     MT_TRY(mt_program_job_begin(child->trace, &out->files));
-    MT_TRY(mt_job_folder_make_inner(out->files.folder, "files", &out->overlay));
+    MT_TRY(mt_job_folder_make_inner(out->files.folder.path, "files", &out->overlay));
     return make_request(child, out);
 }
 

@@ -241,7 +241,7 @@ mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_o
                                .limit = ranks->limit},
                       .outcome = outcome};
     outcome->ranks = ranks->program->ranks;
-    mt_status status = mt_rank_runs_begin(&job.runs, ranks->job->folder);
+    mt_status status = mt_rank_runs_begin(&job.runs, ranks->job->folder.path);
     MT_THEN(status, run_chosen(&job, ranks->only));
     MT_THEN(status, take_answers(&job));
     for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)

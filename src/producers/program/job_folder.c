@@ -5,31 +5,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-mt_status mt_job_folder_make(char **out)
-{
-    const char *folder = secure_getenv("TMPDIR");
-    struct mt_text path = {0};
-    mt_text_add(&path, "%s/memtrace-job.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    *out = mkdtemp(path.data);
-    if (*out != NULL)
-        return MT_OK;
-    mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
-    mt_text_release(&path);
-    return status;
-}
-
-mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **out)
-{
-    struct mt_text path = {0};
-    mt_text_add(&path, "%s/%s", folder, name);
-    *out = path.data;
-    return mkdir(*out, S_IRWXU) == 0 ? MT_OK : mt_fail(MT_FAILED, "can't make %s: %s", *out, strerror(errno));
-}
+#define PREFIX "memtrace-job."
+enum { NO_LOCK = -1, DAY_S = 24 * 60 * 60 };
 
 /* Opens a folder in another one. Follows no symbolic link. */
 static DIR *open_folder(int parent, const char *name)
@@ -62,9 +47,78 @@ static void remove_folder(int parent, const char *name)
     (void)unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-void mt_job_folder_remove(char *folder)
+/* Locks a folder, which is then an open file, or returns NO_LOCK if another process has locked it. */
+static int lock_folder(int parent, const char *name)
 {
+    const int file = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0)
+        return file;
+    if (file >= 0)
+        close(file);
+    return NO_LOCK;
+}
+
+/* True if the folder is this user's, and nothing was put into it for a day. */
+static bool is_left(int folder)
+{
+    struct stat about;
+    return fstat(folder, &about) == 0 && about.st_uid == geteuid() && time(NULL) - about.st_mtime > DAY_S;
+}
+
+/* Removes folders of processes that were killed. */
+static void remove_left(const char *place)
+{
+    DIR *folder = opendir(place);
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const bool is_job = strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0;
+        const int lock = is_job ? lock_folder(dirfd(folder), entry->d_name) : NO_LOCK;
+        if (lock != NO_LOCK && is_left(lock))
+            remove_folder(dirfd(folder), entry->d_name);
+        if (lock != NO_LOCK)
+            close(lock);
+    }
     if (folder != NULL)
-        remove_folder(AT_FDCWD, folder);
-    free(folder);
+        closedir(folder);
+}
+
+mt_status mt_job_folder_make(struct mt_job_folder *out)
+{
+    const char *given = secure_getenv("TMPDIR"), *place = given != NULL && given[0] == '/' ? given : "/tmp";
+    struct mt_text path = {0};
+    *out = (struct mt_job_folder){.lock = NO_LOCK};
+    remove_left(place);
+    mt_text_add(&path, "%s/" PREFIX "XXXXXX", place);
+    if (mkdtemp(path.data) != NULL) {
+        *out = (struct mt_job_folder){path.data, lock_folder(AT_FDCWD, path.data)};
+        return MT_OK;
+    }
+    mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
+    mt_text_release(&path);
+    return status;
+}
+
+mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **out)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s/%s", folder, name);
+    *out = path.data;
+    return mkdir(*out, S_IRWXU) == 0 ? MT_OK : mt_fail(MT_FAILED, "can't make %s: %s", *out, strerror(errno));
+}
+
+void mt_job_folder_remove_inner(char *path)
+{
+    if (path != NULL)
+        remove_folder(AT_FDCWD, path);
+    free(path);
+}
+
+void mt_job_folder_remove(struct mt_job_folder *folder)
+{
+    if (folder->path == NULL)
+        return;
+    mt_job_folder_remove_inner(folder->path);
+    if (folder->lock != NO_LOCK)
+        close(folder->lock);
+    *folder = (struct mt_job_folder){0};
 }

@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "producers/program/job_folder.h"
 #include "run/handover.h"
 #include "trace/store/trace_file.h"
 
@@ -52,7 +51,7 @@ static mt_status find_trace(const char *trace, struct mt_program_job *job)
 static mt_status make_answers(struct mt_program_job *job)
 {
     MT_TRY(mt_job_folder_make(&job->folder));
-    snprintf(job->answers, sizeof job->answers, "%s/answers", job->folder);
+    snprintf(job->answers, sizeof job->answers, "%s/answers", job->folder.path);
     const int file = open(job->answers, O_CREAT | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (file < 0)
         return mt_fail(MT_FAILED, "can't make %s: %s", job->answers, strerror(errno));
@@ -73,7 +72,7 @@ mt_status mt_program_job_begin(const char *trace, struct mt_program_job *out)
 
 void mt_program_job_end(struct mt_program_job *job)
 {
-    mt_job_folder_remove(job->folder);
+    mt_job_folder_remove(&job->folder);
     free(job->path);
     *job = (struct mt_program_job){0};
 }

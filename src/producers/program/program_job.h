@@ -4,14 +4,15 @@
 #pragma once
 
 #include "base/status.h"
+#include "producers/program/job_folder.h"
 
 #include <limits.h>
 
 /* Zero-initialized: none was begun. */
 struct mt_program_job {
-    char *path;             /* of the trace, absolute since the program may change its folder; owned */
-    char *folder;           /* for the time that it runs; owned */
-    char answers[PATH_MAX]; /* a file in the folder */
+    char *path;                  /* of the trace, absolute since the program may change its folder; owned */
+    struct mt_job_folder folder; /* for the time that it runs */
+    char answers[PATH_MAX];      /* a file in the folder */
 };
 
 /* Finds the trace's place and makes the folder, before the program runs for hours. Fails if the path is not the
