@@ -1,6 +1,7 @@
 #include "run/process_trace.h"
 
 #include "base/memory.h"
+#include "run/shown_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -31,20 +32,19 @@ void mt_process_note(const struct mt_record_request *request, const char *conseq
 
 /* ---- the process ---- */
 
-/* Appends the command line of the process, its arguments separated by spaces. */
+/* Appends the command line of the process, its arguments separated by spaces, without secrets. */
 static void read_command(const struct mt_record_request *request, struct mt_text *out)
 {
     char command[MOST_COMMAND_BYTES];
     if (request->command != NULL) {
-        mt_text_add(out, "%s", request->command);
+        mt_shown_words_add(request->command, strlen(request->command), '\n', out);
         return;
     }
     FILE *file = fopen("/proc/self/cmdline", "re");
     size_t length = file != NULL ? fread(command, 1, sizeof command - 1, file) : 0;
     if (file != NULL)
         fclose(file);
-    for (size_t i = 0; i < length; i++)
-        mt_text_add(out, "%c", command[i] != '\0' ? command[i] : i + 1 < length ? ' ' : '\0');
+    mt_shown_words_add(command, length, '\0', out);
 }
 
 /* Returns the number in the environment's variable; -1 if there is none. */

@@ -8,7 +8,6 @@ import gc
 import importlib
 import os
 import pathlib
-import shlex
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from .._private_names import has, note_newer, replace
 from .._settings import change, settings
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
-from ..recording.handover import RANKS, tell, trace_of_rank
+from ..recording.handover import RANKS, store_arguments, tell, trace_of_rank
 from ..recording.holders import measured_by_fork
 from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
@@ -166,8 +165,7 @@ class DryWatcher(Watcher):
                 self.caveat("choice", kernel.name, *kernel.place, choice.differing, choice.configurations, choice.most_bytes)
         for place, reason in compilers.left_out.items():
             self.caveat("eager", reason, *place)
-        if sys.argv[1:]:
-            self.library.memtrace_torch_set(b"arguments", shlex.join(sys.argv[1:]).encode(errors="replace"))
+        store_arguments(self.library)
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def calls_not_run(self) -> list[Call]:

@@ -229,7 +229,7 @@ class Server:
         self.output.end(request.outputs)
         signal.signal(signal.SIGINT, self.interrupt)
         _settings.read_again()
-        _settings.change(command=" ".join(request.words))
+        _settings.change(command="\n".join(request.words))
         assert files.installed is not None
         files.installed.overlay.move(_settings.settings().files)
         said, handover.kept = handover.kept or [], None

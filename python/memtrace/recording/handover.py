@@ -5,7 +5,7 @@ import contextlib
 import os
 import stat
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 from .._settings import settings
 
@@ -47,3 +47,10 @@ def trace_of_rank() -> str:
     path, ending = os.path.splitext(settings().trace)
     rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
     return path + ("" if rank == "0" else f"-rank{rank}") + ending
+
+
+def store_arguments(library: Any) -> None:
+    """Stores the program's arguments in its traces, without secrets."""
+    words = "\0".join(sys.argv[1:]).encode(errors="replace")
+    if words:
+        library.memtrace_torch_arguments(words, len(words))

@@ -26,7 +26,7 @@ from .._private_names import has, note_newer
 from .._settings import settings
 from . import abi, stacks
 from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
-from .handover import RANKS, tell, trace_of_rank
+from .handover import RANKS, store_arguments, tell, trace_of_rank
 from .labels import Labels
 from .observer import Observer
 
@@ -308,5 +308,6 @@ def end(outcome: int = 0) -> None:
     if watcher is not None:
         stacks.end(watcher.library)
         watcher.unwatch()
+        store_arguments(watcher.library)
         watcher.close(outcome)
     watcher = None

@@ -212,6 +212,10 @@ void memtrace_torch_caveat(const char *kind, const char *name, const char *file,
 /* Stores a setting of the program in all traces. Copies both texts. */
 void memtrace_torch_set(const char *name, const char *value);
 
+/* Stores the arguments of the program in all traces, in the setting "arguments": `words` are `bytes` long, each but the last
+ * followed by '\0'. Secrets become "***" (run/shown_words.h). */
+void memtrace_torch_arguments(const char *words, uint64_t bytes);
+
 /* Begins another phase of the program in all traces: "load", "train", "validate", "generate" or "save" (of serving engines also
  * "profile", "capture", "serve"). It lasts until the next one begins. Another word is ignored. */
 void memtrace_torch_program_phase(const char *name);

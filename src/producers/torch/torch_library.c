@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "run/process_trace.h"
+#include "run/shown_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -585,6 +586,14 @@ void memtrace_torch_set(const char *name, const char *value)
     for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
         mt_live_run_set(run, name, value);
     leave();
+}
+
+void memtrace_torch_arguments(const char *words, uint64_t bytes)
+{
+    struct mt_text shown = {0};
+    mt_shown_words_add(words, (size_t)bytes, '\0', &shown);
+    memtrace_torch_set("arguments", mt_text_get(&shown));
+    mt_text_release(&shown);
 }
 
 uint64_t memtrace_torch_live(void)
