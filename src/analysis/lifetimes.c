@@ -138,10 +138,12 @@ static mt_role role_of(const struct mt_label_row *label)
     return role;
 }
 
-static void begin_step(struct mt_window *window, const struct mt_mark_row *mark)
+/* A step of PyTorch begins within its forward phase. */
+static void begin_step(struct mt_window *window, const struct mt_mark_row *mark, mt_phase phase)
 {
     assert(window->step_count == 0 || window->steps[window->step_count - 1].begin < mark->event);
-    window->steps[window->step_count++] = (struct mt_step_extent){.number = (int64_t)mark->value, .begin = mark->event};
+    window->steps[window->step_count++] = (struct mt_step_extent){
+        .number = (int64_t)mark->value, .begin = mark->event, .forward = phase == MT_PHASE_FORWARD ? mark->event : 0};
 }
 
 static void end_step(struct mt_window *window, const struct mt_mark_row *mark)
@@ -159,18 +161,23 @@ static void begin_phase(struct mt_window *window, const struct mt_mark_row *mark
         step->forward = mark->event;
     else if (step->forward != 0 && step->after_forward == 0)
         step->after_forward = mark->event;
+    if (step->after_forward != 0 && step->optimizer == 0 && mark->value == MT_PHASE_OPTIMIZER)
+        step->optimizer = mark->event;
 }
 
 static void read_marks(struct mt_window *window)
 {
+    mt_phase phase = MT_PHASE_INIT;
     for (size_t i = 0; i < window->input->mark_count; i++) {
         const struct mt_mark_row *mark = &window->input->marks[i];
         if (mark->kind == MT_EVENT_STEP_BEGIN)
-            begin_step(window, mark);
+            begin_step(window, mark, phase);
         if (mark->kind == MT_EVENT_STEP_END)
             end_step(window, mark);
-        if (mark->kind == MT_EVENT_PHASE)
+        if (mark->kind == MT_EVENT_PHASE) {
+            phase = (mt_phase)mark->value;
             begin_phase(window, mark);
+        }
     }
 }
 

@@ -46,6 +46,7 @@ struct mt_step_extent {
     int64_t begin, end;
     int64_t forward;       /* the mark of its first forward phase */
     int64_t after_forward; /* the mark of the phase after that */
+    int64_t optimizer;     /* the mark of the first optimizer phase after that */
 };
 
 /* Invariants: steps are in order, and begin < end of those that end; ranks are ascending. */

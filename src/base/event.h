@@ -95,4 +95,8 @@ struct mt_use {
     bool unread;                 /* no op read what was written last */
 };
 
+/* Add a use at a moment, which is not before the last one. */
+void mt_use_add_read(struct mt_use *use, uint64_t moment);
+void mt_use_add_write(struct mt_use *use, uint64_t moment);
+
 _Static_assert(sizeof(struct mt_event) == 64, "an event is one cache line");

@@ -61,6 +61,7 @@ mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_li
     struct mt_live_run *run = mt_host_alloc(sizeof *run);
     run->device = settings->device;
     mt_number_map_create(&run->blocks);
+    mt_number_map_create(&run->uses);
     *out = NULL;
     mt_status status = open_trace(run, settings);
     create_sink(run, settings);
@@ -77,6 +78,7 @@ mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_li
 
 mt_status mt_live_run_end_trace(struct mt_live_run *run, mt_run_state state)
 {
+    mt_live_run_store_uses(run);
     mt_locked_sink_end(&run->locked);
     struct mt_recorder *recorder = run->recorder;
     run->recorder = NULL;
@@ -89,11 +91,13 @@ mt_status mt_live_run_close(struct mt_live_run *run, mt_run_state state)
 {
     if (run == NULL)
         return MT_OK;
+    mt_live_run_store_uses(run);
     mt_alloc_destroy(run->alloc);
     mt_foreign_destroy(run->foreign);
     mt_status status = mt_live_run_end_trace(run, state);
     mt_locked_sink_release(&run->locked);
     mt_number_map_release(&run->blocks);
+    mt_number_map_release(&run->uses);
     free(run->ranges);
     free(run);
     return status;

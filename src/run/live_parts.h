@@ -7,7 +7,7 @@
 
 /* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then the locked sink's.
  * Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
- * and not freed; sums add what was noted, even if notes contradict each other. */
+ * and not freed, and `uses` no others; sums add what was noted, even if notes contradict each other. */
 struct mt_live_run {
     struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */
     bool is_kept;                 /* the recorder is the caller's */
@@ -20,6 +20,8 @@ struct mt_live_run {
     struct mt_alloc *alloc;
     struct mt_lock blocks_lock;
     struct mt_number_map blocks; /* from address to struct mt_block * */
+    struct mt_number_map uses; /* from address to the struct mt_use * of a block that was used, if uses are followed */
+    enum { MT_LIVE_USES_NONE, MT_LIVE_USES_FOLLOWED, MT_LIVE_USES_LOST } use_state; /* none before the first use */
 
     struct mt_lock notes_lock;
     struct mt_foreign *foreign; /* NULL: no notes */
@@ -32,6 +34,9 @@ struct mt_live_run {
     struct mt_lock held_lock;
     struct mt_outside held[MT_OUTSIDE_PART_COUNT]; /* of a simulated card */
 };
+
+/* Stores the uses of all live blocks, before the trace ends (live_blocks.c). */
+void mt_live_run_store_uses(struct mt_live_run *run);
 
 /* The sources of the locked sink, in a run that has both. */
 enum { MT_LIVE_ALLOCATOR, MT_LIVE_NOTES };

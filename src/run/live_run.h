@@ -112,6 +112,14 @@ bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_by
 /* Sets *out to the number of the block's stream. */
 bool mt_live_run_stream(struct mt_live_run *run, mt_addr address, mt_stream *out);
 
+/* Notes that an operator read or wrote the block. Once one was noted, the uses of each block are stored with its free or at the
+ * end of the trace. */
+typedef enum mt_live_access_kind { MT_LIVE_READ, MT_LIVE_WRITE } mt_live_access_kind;
+bool mt_live_run_use(struct mt_live_run *run, mt_addr address, mt_live_access_kind kind);
+
+/* Stops following uses, and forgets those of blocks that are live: a kernel may have used any of them. */
+void mt_live_run_lose_uses(struct mt_live_run *run);
+
 /* Makes the stream a user of the block, as mt_alloc_use_on. */
 bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream);
 

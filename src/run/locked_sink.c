@@ -88,6 +88,14 @@ static void store_outside(void *context, const struct mt_outside *outside)
     leave(context);
 }
 
+static void store_use(void *context, const struct mt_use *use)
+{
+    const struct mt_sink *target = enter(context);
+    if (target->use != NULL)
+        target->use(target->context, use);
+    leave(context);
+}
+
 /* ---- names ---- */
 
 static mt_label_id intern_label(void *context, const struct mt_label *label)
@@ -157,6 +165,7 @@ void mt_locked_sink_create(struct mt_locked_sink *locked, const struct mt_sink *
         source->locked = locked;
         source->sink = (struct mt_sink){.context = source,
                                         .emit = locked->target.emit != NULL ? passing : NULL,
+                                        .use = source_count == 1 && locked->target.use != NULL ? store_use : NULL,
                                         .intern_label = intern_label,
                                         .intern_category = intern_category,
                                         .category_name = category_name,

@@ -6,7 +6,7 @@
  *   notes ──────▶ source 1 ─┘
  *
  * With one source, events pass as they are. Two sources each number their events and segments from 0 and have their own clocks:
- * their events get joint numbers and the host's time, in the order of arrival.
+ * their events get joint numbers and the host's time, in the order of arrival, and uses, which name events, are not stored.
  *
  * Threads: any, except for create and release; each source keeps the order of its own calls. */
 #pragma once

@@ -1,5 +1,6 @@
 #include "words/advise_report.h"
 
+#include "answer/escape.h"
 #include "answer/table.h"
 #include "base/order.h"
 #include "words/advice_words.h"
@@ -71,6 +72,10 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
     if (finding->blocks > 0)
         mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "hole" : "block",
                     finding->blocks == 1 ? "" : "s");
+    if (finding->taken_at[0] != '\0') {
+        mt_text_add(out, ", at ");
+        mt_text_add_visible(out, finding->taken_at);
+    }
     mt_text_add(out, ").");
 }
 
@@ -98,16 +103,17 @@ static void print_best_option(const struct report *report, uint64_t saved_bytes)
     mt_text_release(&options);
 }
 
-/* Prints the answer in a few words: the first finding and, unless one option mends that, the first change before it. */
+/* Prints the answer in a few words: the first finding and, if it saves more, the first change before it. It has to save twice
+ * as much as an option, which is easier. */
 static void print_headline(const struct report *report)
 {
     const struct mt_finding *finding = report->advice->findings;
     uint64_t saved_bytes = report->advice->count > 0 ? finding->saved_bytes : 0;
     struct mt_text text = {0};
     const bool is_option = saved_bytes > 0 && mt_finding_is_optional(finding);
-    const bool has_change = !is_option && mt_changes_headline(&report->answer->changes, &report->input->program,
-                                                              saved_bytes, report->screen);
-    if (saved_bytes == 0 && !has_change) {
+    const bool has_change = mt_changes_headline(&report->answer->changes, &report->input->program,
+                                                is_option ? 2 * saved_bytes : saved_bytes, report->screen);
+    if (saved_bytes == 0 && !has_change && report->answer->observations.count == 0) {
         mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
                       MT_SIZE(report->advice->peak_bytes));
     } else if (saved_bytes > 0) {
@@ -365,11 +371,10 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
                             .input = input,
                             .advice = &answer->advice,
                             .rows = mt_finding_rows_create(&answer->advice, &input->program)};
-    print_headline(&report);
-    if (answer->observations.count + answer->observations.holder_count > 0) {
-        mt_observations_print(&answer->observations, screen);
+    mt_observations_print(&answer->observations, screen);
+    if (answer->observations.count > 0)
         mt_screen_gap(screen);
-    }
+    print_headline(&report);
     mt_run_title_print(answer->question->run, screen);
     print_peaks(&report);
     if (answer->advice.count > 0) {

@@ -74,10 +74,36 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
                               .pytorch = "PYTORCH_ALLOC_CONF=expandable_segments:True"},
 };
 
+/* The changes that are others in a PyTorch program: outputs are kept by variables, and a dry run does not make all steps. */
+static const struct hint_words *words_of_pytorch(mt_hint hint)
+{
+    static const struct hint_words variable = {
+        .pytorch = "del the variable that keeps it once it is not needed, such as logits after the loss"};
+    static const struct hint_words unread = {
+        .change = "no step of the run reads it: leave it out, or keep it on the host until it is needed"};
+    static const struct hint_words idle = {
+        .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
+    switch (hint) {
+    case MT_HINT_NO_BACKWARD:
+    case MT_HINT_FREE_AFTER_USE:
+        return &variable;
+    case MT_HINT_DO_NOT_ALLOCATE:
+    case MT_HINT_DO_NOT_WRITE:
+        return &unread;
+    case MT_HINT_OFFLOAD_PARAMETERS:
+    case MT_HINT_CHECKPOINT:
+    case MT_HINT_COPY_AGAIN:
+    case MT_HINT_RECOMPUTE:
+        return &idle;
+    default:
+        return &hints[hint];
+    }
+}
+
 /* Returns the words without those that this program has no use for. */
 static struct hint_words words_for(mt_hint hint, const struct mt_program *program)
 {
-    struct hint_words words = hints[hint];
+    struct hint_words words = program->kind == MT_PROGRAM_PYTORCH ? *words_of_pytorch(hint) : hints[hint];
     bool is_policy = hint == MT_HINT_POLICY_TIGHT || hint == MT_HINT_POLICY_TORCH;
     bool has_policy = is_policy && program->grows_segments == (hint == MT_HINT_POLICY_TIGHT);
     if (program->kind != MT_PROGRAM_MODEL || has_policy)

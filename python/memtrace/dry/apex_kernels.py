@@ -34,6 +34,7 @@ class Kernels:
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor) and tensor.is_cuda:
                 self.device.memtrace_dry_written(tensor._cdata)
+                self.device.memtrace_dry_used(tensor._cdata)
 
     def all_written(self, lists: Iterable[Sequence[Any]]) -> None:
         for tensors in lists:

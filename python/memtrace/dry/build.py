@@ -196,7 +196,7 @@ def text_of(folder: pathlib.Path) -> str:
 
 def options_of(folder: pathlib.Path, torch_folder: pathlib.Path, has_new_strings: bool) -> list[str]:
     """Returns the compiler's options, without the names of files."""
-    return [STANDARD, "-O1", "-fPIC", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings)}", f"-I{folder}",
+    return [STANDARD, "-O1", "-fPIC", "-w", "-DNDEBUG", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings)}", f"-I{folder}",
             f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include", "-shared"]
 
 

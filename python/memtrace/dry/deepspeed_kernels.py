@@ -41,6 +41,7 @@ class Kernels:
         for tensor in tensors:
             if tensor.is_cuda:
                 self.device.memtrace_dry_written(tensor._cdata)
+                self.device.memtrace_dry_used(tensor._cdata)
             elif tensor.untyped_storage().nbytes():
                 self.device.memtrace_dry_unknown(tensor.untyped_storage()._cdata)
 

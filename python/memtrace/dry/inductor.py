@@ -70,7 +70,10 @@ class Uncompiled:
             # Kernels of the program may be passed other arguments than Inductor's: then any may be written.
             by_name = zip(names, given) if len(given) == len(names) else ((None, value) for value in given)
             for name, value in (*by_name, *named.items()):
-                if isinstance(value, torch.Tensor) and (name is None or name in written):
+                if not isinstance(value, torch.Tensor):
+                    continue
+                self.cards.device.memtrace_dry_used(value._cdata)
+                if name is None or name in written:
                     self.cards.device.memtrace_dry_written(value._cdata)
 
         made: Any = launcher

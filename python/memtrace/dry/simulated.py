@@ -137,6 +137,7 @@ def register_operators() -> None:
         for name, is_shared in operators_of_layout(text, layout).items():
             use(name.encode(), is_shared)
     cards.device.memtrace_dry_imported()
+    cards.device.memtrace_dry_follow_uses()
 
 
 def alloc_settings(configuration: str) -> tuple[str, list[str]]:

@@ -157,6 +157,7 @@ def launcher_class(cards: Any) -> type:
             for name, value in self.named(given):
                 for index, tensor in enumerate(tensors_in(value)):
                     check_pointer(tensor, name)
+                    cards.device.memtrace_dry_used(tensor._cdata)
                     if name in self.written and blocks:
                         cards.device.memtrace_dry_written(tensor._cdata)
             scratch = self.scratch(blocks, stream)

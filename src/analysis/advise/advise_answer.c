@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "device/device.h"
+#include "trace/query/walk.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -106,6 +107,21 @@ static mt_status find_lines(const struct mt_question *question, struct mt_peak_l
     return MT_OK;
 }
 
+/* Sets the lines that allocated what the findings are about. */
+static mt_status find_lines_of_findings(const struct mt_question *question, struct mt_advice *advice)
+{
+    int64_t *events = mt_host_alloc((advice->count + 1) * sizeof *events);
+    const char **lines = mt_host_alloc((advice->count + 1) * sizeof *lines);
+    for (size_t i = 0; i < advice->count; i++)
+        events[i] = advice->findings[i].event;
+    mt_status status = mt_trace_lines(question->trace, question->run, events, advice->count, lines);
+    for (size_t i = 0; i < advice->count && status == MT_OK; i++)
+        advice->findings[i].taken_at = lines[i];
+    free(events);
+    free(lines);
+    return status;
+}
+
 mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                 mt_advice_extent extent, size_t limit, struct mt_advice_answer *out)
 {
@@ -118,6 +134,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     mt_program_kind kind = out->material.input.program.kind;
     if (kind != MT_PROGRAM_MODEL) {
         MT_TRY(find_lines(question, &out->lines));
+        MT_TRY(find_lines_of_findings(question, &out->advice));
         MT_TRY(mt_observations_load(question, &out->observations));
     }
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)

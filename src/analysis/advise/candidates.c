@@ -265,8 +265,12 @@ void mt_candidates_drop_parts(struct mt_candidates *candidates)
 
 bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t most_bytes)
 {
-    enum { ENOUGH_PART = 10 };
-    return saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART && mt_finding_is_optional(finding);
+    enum {
+        ENOUGH_PART = 10,
+        ENOUGH_PART_RESERVED = 2
+    }; /* of what is lost between blocks, more: the blocks are the cause */
+    const int part = mt_finding_is_of_reserved(finding) ? ENOUGH_PART_RESERVED : ENOUGH_PART;
+    return saved_bytes > 0 && saved_bytes >= most_bytes / (uint64_t)part && mt_finding_is_optional(finding);
 }
 
 static void find_first(struct mt_candidates *candidates, const struct mt_window *window)

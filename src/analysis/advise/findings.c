@@ -154,11 +154,15 @@ static void describe_moment(const struct adviser *adviser, const struct mt_candi
 {
     uint64_t *events = mt_host_alloc((candidate->count + 1) * sizeof *events);
     uint64_t *ns = mt_host_alloc((candidate->count + 1) * sizeof *ns);
+    uint64_t largest = 0;
     for (size_t i = 0; i < candidate->count; i++) {
         const struct mt_cut *cut = &candidate->cuts[i];
         if (moment < cut->from || moment >= cut->to)
             continue;
-        finding->bytes += adviser->window.input->blocks[cut->block].requested_bytes;
+        const struct mt_block_row *block = &adviser->window.input->blocks[cut->block];
+        finding->bytes += block->requested_bytes;
+        finding->event = block->requested_bytes > largest ? block->alloc_event : finding->event;
+        largest = mt_larger(largest, block->requested_bytes);
         events[finding->blocks] = (uint64_t)(event_until(adviser, cut->to) - event_until(adviser, cut->from));
         ns[finding->blocks++] =
             mt_usage_ns(&adviser->window.usage, cut->to) - mt_usage_ns(&adviser->window.usage, cut->from);
@@ -181,6 +185,7 @@ static uint64_t count_blocks(const struct mt_candidate *candidate)
 static mt_status make_finding(struct adviser *adviser, struct mt_candidate *candidate, struct mt_finding *out)
 {
     *out = candidate->finding;
+    out->taken_at = "";
     out->total_blocks = count_blocks(candidate);
     out->byte_seconds = candidate->byte_seconds;
     out->claim_bytes = candidate->usage.peak_bytes;
@@ -237,8 +242,13 @@ static struct mt_finding describe_fragmentation(const struct adviser *adviser)
     const struct mt_advice_input *input = adviser->window.input;
     const struct mt_advice *advice = adviser->out;
     const struct mt_fragmentation *found = &advice->fragmentation;
-    struct mt_finding finding = {
-        .pattern = MT_PATTERN_FRAGMENTATION, .category = "", .role = "", .op = "", .phase = "", .place = ""};
+    struct mt_finding finding = {.pattern = MT_PATTERN_FRAGMENTATION,
+                                 .category = "",
+                                 .role = "",
+                                 .op = "",
+                                 .phase = "",
+                                 .place = "",
+                                 .taken_at = ""};
     assert(found->culprit < input->label_count);
     finding.claim_bytes = adviser->window.usage.peak_bytes;
     if (input->is_another) {

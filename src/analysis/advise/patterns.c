@@ -129,11 +129,24 @@ void mt_cut_leak(const struct mt_window *window, size_t index, struct mt_cut_lis
     mt_cut_list_add(out, window, index, unused > end ? unused : end, MT_POSITION_NEVER);
 }
 
+/* True of a PyTorch program: what its steps keep between uses is the matter of program_changes.h. So only memory that is idle through a whole step counts there. */
+static bool is_of_pytorch(const struct mt_window *window)
+{
+    return window->input->program.kind == MT_PROGRAM_PYTORCH;
+}
+
+/* True if the block is a tensor's: kernels' scratch memory has no dtype. */
+static bool is_tensor(const struct mt_window *window, size_t index)
+{
+    const char *dtype = window->input->labels[block_at(window, index)->label].dtype;
+    return dtype[0] != '\0' && strcmp(dtype, mt_dtype_name(MT_NONE)) != 0;
+}
+
 /* True if the block's uses tell whether it is needed. Workspaces are given to libraries, whose uses are not recorded. */
 static bool is_judged_by_uses(const struct mt_window *window, size_t index)
 {
     return use_at(window, index)->known && !has_role(window, index, MT_ROLE_WORKSPACE) && !is_leaked(window, index) &&
-           needless_forward(window, index) == NULL;
+           needless_forward(window, index) == NULL && (!is_of_pytorch(window) || is_tensor(window, index));
 }
 
 static bool is_never_used(const struct mt_use_row *use)
@@ -141,17 +154,44 @@ static bool is_never_used(const struct mt_use_row *use)
     return use->reads + use->writes == 0;
 }
 
+/* True if a full step is between two events, with its forward pass. */
+static bool has_step_between(const struct mt_window *window, int64_t from, int64_t to)
+{
+    const int64_t last = to != 0 ? to : window->input->last_event;
+    for (size_t i = 0; i < window->step_count; i++) {
+        const struct mt_step_extent *step = &window->steps[i];
+        if (step->forward != 0 && step->after_forward != 0 && step->end != 0 && from < step->forward &&
+            step->end <= last)
+            return true;
+    }
+    return false;
+}
+
+/* True if nothing uses the block after its last use although steps follow: it is no result that was still to be used. */
+static bool is_left_over(const struct mt_window *window, size_t index)
+{
+    const struct mt_block_row *block = block_at(window, index);
+    const struct mt_use_row *use = use_at(window, index);
+    return is_of_pytorch(window) &&
+           has_step_between(window, use->last != 0 ? use->last : block->alloc_event, block->free_event);
+}
+
+/* True if what nothing reads is waste. A result was still to be used. */
+static bool may_be_needless(const struct mt_window *window, size_t index)
+{
+    return is_of_pytorch(window) ? is_left_over(window, index) : !mt_window_is_result(window, block_at(window, index));
+}
+
 void mt_cut_never_used(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    if (is_judged_by_uses(window, index) && is_never_used(use_at(window, index)) &&
-        !mt_window_is_result(window, block_at(window, index)))
+    if (is_judged_by_uses(window, index) && is_never_used(use_at(window, index)) && may_be_needless(window, index))
         mt_cut_list_add(out, window, index, 0, MT_POSITION_NEVER);
 }
 
 static bool is_dead_write(const struct mt_window *window, size_t index)
 {
     const struct mt_use_row *use = use_at(window, index);
-    return use->reads == 0 && use->writes > 0 && !mt_window_is_result(window, block_at(window, index));
+    return use->reads == 0 && use->writes > 0 && may_be_needless(window, index);
 }
 
 void mt_cut_dead_write(const struct mt_window *window, size_t index, struct mt_cut_list *out)
@@ -166,15 +206,25 @@ static bool is_useful(const struct mt_window *window, size_t index)
     return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
 }
 
+/* True of a block of a PyTorch program that goes soon after its last use, as autograd frees what its next function has read. */
+static bool is_freed_soon(const struct mt_window *window, size_t index)
+{
+    enum { SOON_EVENTS = 16 };
+    const int64_t free_event = block_at(window, index)->free_event;
+    return is_of_pytorch(window) && free_event != 0 && free_event - use_at(window, index)->last < SOON_EVENTS;
+}
+
 void mt_cut_late_free(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    if (is_useful(window, index) && !mt_window_is_result(window, block_at(window, index)))
+    const bool is_result = mt_window_is_result(window, block_at(window, index));
+    if (is_useful(window, index) && (!is_result || is_left_over(window, index)) && !is_freed_soon(window, index))
         mt_cut_list_add(out, window, index, mt_position_after(use_at(window, index)->last), MT_POSITION_NEVER);
 }
 
 void mt_cut_early_allocation(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    if (is_useful(window, index) && use_at(window, index)->first > block_at(window, index)->alloc_event)
+    if (is_useful(window, index) && !is_of_pytorch(window) &&
+        use_at(window, index)->first > block_at(window, index)->alloc_event)
         mt_cut_list_add(out, window, index, 0, mt_position_after(use_at(window, index)->first));
 }
 
@@ -312,9 +362,67 @@ void mt_cut_two_precisions(const struct mt_window *window, size_t index, struct 
         cut_pauses(window, index, out);
 }
 
+/* Returns the events of a step's forward and backward passes; two zeros if the step lacks one. */
+static struct interval passes_of(const struct mt_step_extent *step)
+{
+    const int64_t end = step->optimizer != 0 ? step->optimizer : step->end;
+    return step->forward != 0 && step->after_forward != 0 && end != 0 ? (struct interval){step->forward, end}
+                                                                      : (struct interval){0, 0};
+}
+
+static bool is_inside(struct interval passes, int64_t event)
+{
+    return passes.from < event && event < passes.to;
+}
+
+/* Adds to the cuts of a block the forward and backward passes of all steps, where its longest pause contains those of one, and
+ * begins and ends outside of any: an average of weights is used after the optimizer, in each step. */
+static void cut_passes(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    bool has_passes = false;
+    for (size_t i = 0; i < window->step_count; i++) {
+        const struct interval passes = passes_of(&window->steps[i]);
+        if (is_inside(passes, use->idle_from) || is_inside(passes, use->idle_to) || is_inside(passes, use->last))
+            return;
+        has_passes |= passes.to != 0 && use->idle_from <= passes.from && passes.to <= use->idle_to;
+    }
+    for (size_t i = 0; i < window->step_count && has_passes; i++) {
+        const struct interval passes = passes_of(&window->steps[i]);
+        if (passes.to != 0 && passes.from > use->first)
+            mt_cut_list_add(out, window, index, mt_position_after(passes.from), mt_position_at(passes.to));
+    }
+}
+
+/* Adds the pauses of a PyTorch program's block in which whole passes leave it alone. State of an optimizer and gradients have changes
+ * of their own. */
+static void cut_pauses_of_pytorch(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    const size_t first = out->count;
+    bool has_forward = false;
+    if (has_role(window, index, MT_ROLE_OPTIMIZER_STATE) || has_role(window, index, MT_ROLE_GRADIENT) ||
+        !has_pause(use))
+        return;
+    for (size_t i = 0; i < window->step_count; i++) {
+        const struct mt_step_extent *step = &window->steps[i];
+        has_forward |= step->forward != 0 && step->after_forward != 0 && use->idle_from <= step->forward &&
+                       step->after_forward <= use->idle_to;
+    }
+    if (!has_forward)
+        return;
+    mt_cut_list_add(out, window, index, mt_position_after(use->idle_from), mt_position_after(use->idle_to));
+    cut_passes(window, index, out);
+    mt_cut_list_join(out, first);
+}
+
 void mt_cut_idle(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    if (is_useful(window, index) && !is_idle_copy(window, index))
+    if (!is_useful(window, index) || is_idle_copy(window, index))
+        return;
+    if (is_of_pytorch(window))
+        cut_pauses_of_pytorch(window, index, out);
+    else
         cut_pauses(window, index, out);
 }
 

@@ -309,7 +309,7 @@ static mt_status add_optimizers(const struct mt_window *window, struct mt_progra
 
 mt_change_tier mt_change_tier_of(bool is_option, uint64_t saved_bytes, uint64_t most_bytes)
 {
-    enum { ENOUGH_PART = 10 };
+    enum { ENOUGH_PART = 2 };
     return is_option && saved_bytes >= most_bytes / ENOUGH_PART ? MT_TIER_OPTION : MT_TIER_SAVING;
 }
 

@@ -54,7 +54,7 @@ typedef enum mt_change_gap {
 
 /* The order of changes, before the bytes that they save. */
 typedef enum mt_change_tier {
-    MT_TIER_OPTION, /* one option or line makes it, and it saves a tenth of the most that one saves */
+    MT_TIER_OPTION, /* one option or line makes it, and it saves half of the most that one saves */
     MT_TIER_SAVING,
     MT_TIER_TRANSFER, /* every step moves the optimizer's state to the host and back */
     MT_TIER_ANOTHER   /* the optimizer computes something else */

@@ -2,33 +2,6 @@
 
 #include <assert.h>
 
-/* Notes a use at `moment`; the pause before it may be the longest so far. */
-static void touch(struct mt_use *use, uint64_t moment)
-{
-    assert(moment >= use->last && moment >= use->block); /* events are in order, and a use follows its alloc */
-    if (use->reads + use->writes == 0)
-        use->first = use->last = moment;
-    if (moment - use->last > use->idle_to - use->idle_from) {
-        use->idle_from = use->last;
-        use->idle_to = moment;
-    }
-    use->last = moment;
-}
-
-static void read_at(struct mt_use *use, uint64_t moment)
-{
-    touch(use, moment);
-    use->reads++;
-    use->unread = false;
-}
-
-static void write_at(struct mt_use *use, uint64_t moment)
-{
-    touch(use, moment);
-    use->writes++;
-    use->unread = true;
-}
-
 /* Returns the sequence of the last event. */
 static uint64_t now(const struct mt_runtime *rt)
 {
@@ -42,20 +15,20 @@ void mt_use_note(struct mt_runtime *rt, const struct mt_tensor *output, const st
     uint64_t moment = now(rt);
     for (int i = 0; i < count; i++)
         if (operands[i] != NULL)
-            read_at(&operands[i]->storage->use, moment);
-    write_at(&output->storage->use, moment);
+            mt_use_add_read(&operands[i]->storage->use, moment);
+    mt_use_add_write(&output->storage->use, moment);
 }
 
 void mt_use_read(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
     if (tensor != NULL)
-        read_at(&tensor->storage->use, now(rt));
+        mt_use_add_read(&tensor->storage->use, now(rt));
 }
 
 void mt_use_write(struct mt_runtime *rt, const struct mt_tensor *tensor)
 {
     if (tensor != NULL)
-        write_at(&tensor->storage->use, now(rt));
+        mt_use_add_write(&tensor->storage->use, now(rt));
 }
 
 void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)

@@ -41,6 +41,12 @@ void *memtrace_torch_base_alloc(void *ptr, size_t *size);
 /* Notes that work of a stream uses the block at `ptr`, too. */
 void memtrace_torch_record_stream(void *ptr, void *stream);
 
+/* Notes that an operator read or wrote the block at `address` of our allocator; nothing for another address. */
+void memtrace_torch_use(int device, uint64_t address, int is_write);
+
+/* Stops noting uses on all cards: kernels that operators did not name may use any block. */
+void memtrace_torch_lose_uses(void);
+
 /* ---- settings, and the end ---- */
 
 /* Sets the allocator and the traces, before the first allocation. `alloc` is as for --alloc of memtrace ("": the

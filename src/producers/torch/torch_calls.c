@@ -82,6 +82,20 @@ void memtrace_torch_record_stream(void *ptr, void *stream)
         (void)mt_torch_memory_use_on(memory, address_of(ptr), (mt_torch_stream)(uintptr_t)stream);
 }
 
+void memtrace_torch_use(int device, uint64_t address, int is_write)
+{
+    struct mt_live_run *run = mt_torch_is_child() ? NULL : mt_torch_run_of(device);
+    if (run != NULL)
+        (void)mt_live_run_use(run, address, is_write ? MT_LIVE_WRITE : MT_LIVE_READ);
+}
+
+void memtrace_torch_lose_uses(void)
+{
+    struct mt_live_run *run;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_lose_uses(run);
+}
+
 /* ---- names ---- */
 
 uint32_t memtrace_torch_span(uint32_t parent, const char *name, const char *kind)

@@ -14,21 +14,15 @@
 /* Sets where the program asked for the first allocation of each holder. */
 static mt_status find_lines(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row *rows, size_t count)
 {
-    struct mt_stack_row *stacks = NULL;
-    size_t stack_count = 0;
-    if (count == 0)
-        return MT_OK;
-    mt_status status = mt_trace_stacks(trace, run, &stacks, &stack_count);
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        struct mt_text line = {0};
-        uint32_t stack = 0;
-        status = mt_trace_event_stack(trace, run, rows[i].event, &stack);
-        if (status == MT_OK)
-            mt_stack_line(stacks, stack_count, stack, &line);
-        rows[i].taken_at = mt_trace_keep(trace, mt_text_get(&line));
-        mt_text_release(&line);
-    }
-    free(stacks);
+    int64_t *events = mt_host_alloc((count + 1) * sizeof *events);
+    const char **lines = mt_host_alloc((count + 1) * sizeof *lines);
+    for (size_t i = 0; i < count; i++)
+        events[i] = rows[i].event;
+    mt_status status = mt_trace_lines(trace, run, events, count, lines);
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        rows[i].taken_at = lines[i];
+    free(events);
+    free(lines);
     return status;
 }
 

@@ -1,11 +1,13 @@
 /* The call stacks of a run. */
 #include "base/memory.h"
 #include "trace/query/blocks.h"
+#include "trace/query/lookup.h"
 #include "trace/query/query.h"
 #include "trace/query/walk.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static mt_status add_stack(struct mt_trace *trace, const struct mt_statement *row, struct mt_stack_row **rows,
@@ -109,4 +111,23 @@ void mt_stack_frames(const struct mt_stack_row *stacks, size_t count, uint32_t s
         if (stacks[at].line > 0)
             mt_text_add(out, " %s:%" PRIu64, stacks[at].file, stacks[at].line);
     }
+}
+
+mt_status mt_trace_lines(struct mt_trace *trace, const struct mt_run *run, const int64_t *events, size_t count,
+                         const char **lines)
+{
+    struct mt_stack_row *stacks = NULL;
+    size_t stack_count = 0;
+    mt_status status = count > 0 ? mt_trace_stacks(trace, run, &stacks, &stack_count) : MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        struct mt_text line = {0};
+        uint32_t stack = 0;
+        if (events[i] != 0)
+            status = mt_trace_event_stack(trace, run, events[i], &stack);
+        mt_stack_line(stacks, stack_count, stack, &line);
+        lines[i] = mt_trace_keep(trace, mt_text_get(&line));
+        mt_text_release(&line);
+    }
+    free(stacks);
+    return status;
 }

@@ -35,6 +35,11 @@ mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run,
  * for a number without a stack. */
 void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
 
+/* Sets lines[i] to that line of the request of events[i]; "" for event 0, and where no stack was recorded. The trace keeps the
+ * texts. */
+mt_status mt_trace_lines(struct mt_trace *trace, const struct mt_run *run, const int64_t *events, size_t count,
+                         const char **lines);
+
 /* Adds all frames, the innermost first: "forward model.py:12; main train.py:41". */
 void mt_stack_frames(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
 

@@ -298,6 +298,7 @@ int memtrace_dry_capture_begin(uint64_t first, uint64_t second, uint64_t *out_gr
             return 1;
         number = *out_graph = ++state.last_capture;
     }
+    memtrace_torch_lose_uses(); /* a replay calls no operators */
     if (!mt_dry::HAS_STATE_PER_GRAPH)
         mt_dry::share_state(number);
     if (!mt_dry::add_route(stream.device_index(), first, second, MEMTRACE_DRY_OF_CAPTURE, number)) {

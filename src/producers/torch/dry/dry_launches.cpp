@@ -8,6 +8,7 @@
  * Threads: one at a time scans (Python's lock); any call the functions. */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_library.h"
+#include "producers/torch/memtrace_torch.h"
 
 #include <c10/util/Exception.h>
 
@@ -30,9 +31,10 @@ namespace
 
 constexpr int SUCCESS = 0; /* cudaSuccess */
 
-/* A kernel may write any tensor: its arguments do not say which. */
+/* A kernel may read and write any tensor: its arguments do not say which. */
 int skip_launch()
 {
+    memtrace_torch_lose_uses();
     forget_values();
     return SUCCESS;
 }

@@ -14,6 +14,12 @@ void memtrace_dry_begin(int count);
 /* Call it once torch is imported, before the first call on a card. */
 void memtrace_dry_imported(void);
 
+/* Has the uses of blocks by operators noted from now on. Once. */
+void memtrace_dry_follow_uses(void);
+
+/* Notes that a kernel that is no operator may read and write a tensor. `tensor` is the address of a c10::TensorImpl. */
+void memtrace_dry_used(void *tensor);
+
 /* Sets the current device, and returns the one before; -1 changes nothing. */
 int memtrace_dry_device(int device);
 
