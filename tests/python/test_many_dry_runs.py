@@ -73,7 +73,7 @@ def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
     assert said.returncode == 1, said.stderr
     answer = json.loads(said.stdout)
     changes = {change["kind"]: change for change in answer["changes"]}
-    without = {gap["kind"]: gap["reason"] for gap in answer["unknown"]}
+    without = {gap["kind"]: gap["reason"] for gap in answer["left_out"]}
     assert not answer["fits"]
     assert changes["checkpoint"]["where"] == "4 of Block"
     for kind, factor in {"checkpoint": 0.6, "autocast": 0.9}.items():
@@ -270,6 +270,6 @@ def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path
     hints = {change["hint"] for change in answer["changes"] if change["kind"] == "allocator"}
     assert "PYTORCH_ALLOC_CONF=expandable_segments:True" in hints
     assert answer["lines"][0]["line"] == "program.py:12" and answer["lines"][0]["span"].startswith("Net.blocks.")
-    assert not any("several forward passes" in gap["reason"] for gap in answer["unknown"])
+    assert not any("several forward passes" in gap["reason"] for gap in answer["left_out"])
     said = command(tmp_path, "advise").stdout
     assert "program.py:12" in said and "memtrace fit -- PROGRAM" in said

@@ -15,7 +15,7 @@ struct mt_dry_peak {
     int64_t rank;                 /* of that process; -1: it is no rank */
 };
 
-/* Reads the runs that the program's processes recorded. Fails with MT_FAILED if there are none. */
+/* Reads the runs that the program's processes recorded. Fails with MT_NO_DRY_RUN if there are none. */
 mt_status mt_dry_peak_find(const struct mt_program_outcome *outcome, const struct mt_fit_device *device,
                            struct mt_dry_peak *out);
 

@@ -81,7 +81,7 @@ void mt_dry_report_release(struct mt_dry_report *report)
     *report = (struct mt_dry_report){0};
 }
 
-static bool is_uncertain(const struct mt_dry_report *report)
+bool mt_dry_report_is_uncertain(const struct mt_dry_report *report)
 {
     for (int64_t i = 0; i < report->count; i++)
         if (mt_verdict_is_uncertain(&report->runs[i].row))
@@ -96,7 +96,7 @@ int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict)
         return code != 0 ? code : MT_NO_DRY_RUN;
     if (report->worst->row.verdict.is_out_of_memory)
         return code != 0 || is_strict ? MT_OUT_OF_MEMORY : 0;
-    return code == 0 && is_strict && is_uncertain(report) ? MT_NOT_CERTAIN : code;
+    return code == 0 && is_strict && mt_dry_report_is_uncertain(report) ? MT_NOT_CERTAIN : code;
 }
 
 int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool is_strict)
@@ -332,11 +332,35 @@ void mt_dry_reports_print(const struct mt_dry_report *reports, size_t count,
         print_text(reports, count);
 }
 
+void mt_dry_report_note_caveats(const struct mt_dry_report *report)
+{
+    if (report->worst != NULL)
+        print_caveats(report->worst);
+}
+
 void mt_dry_caveats_note(const struct mt_program_outcome *outcome)
 {
     struct mt_dry_report report;
     mt_dry_report_load(outcome, "", "", &report);
-    if (report.worst != NULL)
-        print_caveats(report.worst);
+    mt_dry_report_note_caveats(&report);
     mt_dry_report_release(&report);
+}
+
+/* Returns the iteration that fills a card with so many bytes less; -1: none, or not known. */
+static int64_t earlier_full(const struct mt_caveat *growth, uint64_t less_bytes)
+{
+    if (growth->count < 0 || growth->bytes <= 0)
+        return growth->count;
+    const uint64_t earlier = less_bytes / (uint64_t)growth->bytes;
+    return earlier < (uint64_t)growth->count ? growth->count - (int64_t)earlier : 1;
+}
+
+void mt_dry_report_shrink_card(struct mt_dry_report *report, uint64_t less_bytes)
+{
+    for (int64_t i = 0; i < report->count; i++) {
+        struct mt_caveat_lists *caveats = &report->runs[i].row.caveats;
+        struct mt_caveat *growths = caveats->rows + (caveats->of[MT_CAVEAT_GROWTH].rows - caveats->rows);
+        for (size_t k = 0; k < caveats->of[MT_CAVEAT_GROWTH].count; k++)
+            growths[k].count = earlier_full(&growths[k], less_bytes);
+    }
 }

@@ -54,7 +54,15 @@ const struct mt_dry_report_run *mt_dry_reports_worst(const struct mt_dry_report 
 int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool is_strict);
 
 /* Notes what is incomplete or uncertain about the run that needs most, as the report does. */
+void mt_dry_report_note_caveats(const struct mt_dry_report *report);
 void mt_dry_caveats_note(const struct mt_program_outcome *outcome);
+
+/* Judges memory that grows on a card with so many bytes less than the one of the dry run: iterations that fill it come
+ * earlier. */
+void mt_dry_report_shrink_card(struct mt_dry_report *report, uint64_t less_bytes);
+
+/* True if something that could take memory of a run is not known (mt_verdict_is_uncertain). */
+bool mt_dry_report_is_uncertain(const struct mt_dry_report *report);
 
 /* Describes the object. */
 extern const struct mt_row_type mt_dry_report_type;

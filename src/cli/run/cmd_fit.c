@@ -1,11 +1,15 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
+#include "analysis/fit/card_need.h"
 #include "analysis/fit/replayed_fit.h"
 #include "analysis/run_settings.h"
+#include "answer/output_file.h"
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
 #include "cli/record/program_notes.h"
+#include "cli/run/card_need_report.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/program_fit_report.h"
 #include "cli/run/program_largest_report.h"
@@ -14,6 +18,7 @@
 #include "words/replayed_fit_report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct fit_options {
@@ -25,6 +30,9 @@ struct fit_options {
     const char *largest;        /* values of an argument of the program, "batch=1..512"; NULL: none is searched */
     struct mt_option_list vary; /* values of its other arguments */
     struct mt_dry_options dry;  /* a program to ask about instead of a run; its steps are in `run` */
+    bool quiet, strict, annotate;
+    int scheduler;       /* MT_SCHEDULER_COUNT: no request is printed */
+    const char *summary; /* a file to append Markdown to; NULL: none */
 };
 
 static const struct mt_option options[] = {
@@ -47,6 +55,17 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace (default: " MT_DEFAULT_TRACE ")"),
     MT_DRY_OPTIONS(struct fit_options, dry),
+    MT_OPTION(FLAG, struct fit_options, quiet, "--quiet",
+              .help = "print only the bytes that PROGRAM needs of each GPU; no changes are tried"),
+    MT_OPTION(FLAG, struct fit_options, strict, "--strict",
+              .help = "exit with 9 if PROGRAM fits, but something that could take memory is unknown or did not run"),
+    MT_OPTION(CHOICE, struct fit_options, scheduler, "--as", .value = "SCHEDULER", .choices = mt_scheduler_names,
+              .help = "print only the lines that request such GPUs"),
+    MT_OPTION(FLAG, struct fit_options, annotate, "--annotate",
+              .help = "also print the line of the peak as ::error on stderr if PROGRAM does not fit, for GitHub "
+                      "Actions and VS Code"),
+    MT_OPTION(TEXT, struct fit_options, summary, "--summary", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "also append Markdown to FILE: \"$GITHUB_STEP_SUMMARY\""),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_RUN_SETTINGS(mt_fit_setting_option, offsetof(struct fit_options, run)),
@@ -258,6 +277,17 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
 
 /* ---- a program that is run dry ---- */
 
+#define BETWEEN_PROGRAMS "--and"
+
+/* True if the answer is about the bytes that programs need, and not about changes. */
+static bool is_about_need(const struct fit_options *fit)
+{
+    bool has_several = false;
+    for (char *const *word = fit->dry.words; *word != NULL; word++)
+        has_several |= strcmp(*word, BETWEEN_PROGRAMS) == 0;
+    return has_several || fit->quiet || fit->annotate || fit->summary != NULL || fit->scheduler != MT_SCHEDULER_COUNT;
+}
+
 /* Fails with MT_USAGE for options that are about a run, and for a run or a trace in place of a program. */
 static mt_status check_program(const struct fit_options *fit)
 {
@@ -266,10 +296,70 @@ static mt_status check_program(const struct fit_options *fit)
         return mt_run_word_hint(program, mt_fail(MT_USAGE, "\"%s\" is no program", program));
     if (fit->largest == NULL && fit->vary.count > 0)
         return mt_fail(MT_USAGE, "--vary goes with --largest; memtrace sweep --vary lists the memory of each value");
+    if (fit->largest != NULL && (is_about_need(fit) || fit->strict))
+        return mt_fail(MT_USAGE, "--largest gives an answer of its own: leave --quiet, --strict, --as, --annotate, "
+                                 "--summary and --and out");
+    if (fit->scheduler != MT_SCHEDULER_COUNT && (fit->quiet || fit->run.json))
+        return mt_fail(MT_USAGE, "--as prints its own lines: leave %s out", fit->quiet ? "--quiet" : "--json");
+    MT_TRY(mt_output_file_check("--summary", fit->summary, NULL));
     const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
     if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
         return MT_OK;
     return mt_fail(MT_USAGE, "%s is about a run of the trace, not about a program", of_trace);
+}
+
+/* ---- programs as they are ---- */
+
+/* Splits the words into programs, which begin with the options of `usual`. Puts NULL between them in `words`, a copy. */
+static mt_status split_programs(const struct mt_dry_options *usual, char **words, struct mt_dry_options *out,
+                                size_t *out_count)
+{
+    char **begin = words;
+    *out_count = 0;
+    for (bool is_end = false; !is_end; words++) {
+        is_end = *words == NULL;
+        if (!is_end && strcmp(*words, BETWEEN_PROGRAMS) != 0)
+            continue;
+        if (words == begin)
+            return mt_fail(MT_USAGE, BETWEEN_PROGRAMS " stands between two programs");
+        if (*out_count == MT_MOST_PROGRAMS)
+            return mt_fail(MT_USAGE, "more than %d programs", MT_MOST_PROGRAMS);
+        *words = NULL;
+        out[*out_count] = *usual;
+        out[(*out_count)++].words = begin;
+        begin = words + 1;
+    }
+    return MT_OK;
+}
+
+static char **copy_words(char *const *words)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    char **copy = mt_host_alloc((count + 1) * sizeof *copy);
+    memcpy(copy, words, count * sizeof *copy);
+    return copy;
+}
+
+static mt_status fit_need(const struct fit_options *fit, const struct mt_dry_options *usual,
+                          const struct mt_fit_device *device)
+{
+    struct mt_dry_options programs[MT_MOST_PROGRAMS];
+    char **words = copy_words(usual->words);
+    struct mt_card_need_question question = {.programs = programs,
+                                             .device = device,
+                                             .form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT,
+                                             .is_quiet = fit->quiet,
+                                             .is_strict = fit->strict,
+                                             .annotates = fit->annotate,
+                                             .scheduler = (mt_scheduler)fit->scheduler,
+                                             .summary = fit->summary,
+                                             .title = "memtrace fit"};
+    mt_status status = split_programs(usual, words, programs, &question.count);
+    MT_THEN(status, mt_card_need_answer(&question));
+    free(words);
+    return status;
 }
 
 static mt_status fit_program(const struct fit_options *fit)
@@ -277,13 +367,16 @@ static mt_status fit_program(const struct fit_options *fit)
     struct mt_dry_options program = fit->dry;
     struct asked asked = {0};
     MT_TRY(check_program(fit));
-    mt_program_python_note(program.words, program.python);
+    if (!fit->quiet)
+        mt_program_python_note(program.words, program.python);
     MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
     program.free = NULL; /* the trials have more memory than the device */
     const mt_report_form form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT;
+    if (is_about_need(fit))
+        return fit_need(fit, &program, &asked.device);
     if (fit->largest == NULL)
-        return mt_program_fit(&program, &asked.device, form);
+        return mt_program_fit(&program, &asked.device, form, fit->strict ? MT_FIT_STRICT : MT_FIT_LENIENT);
     const struct mt_program_largest question = {.program = &program,
                                                 .device = &asked.device,
                                                 .values = fit->largest,
@@ -292,14 +385,28 @@ static mt_status fit_program(const struct fit_options *fit)
     return mt_program_largest(&question, form);
 }
 
+/* Fails with MT_USAGE for options that need a program. */
+static mt_status check_no_program(const struct fit_options *fit)
+{
+    if (fit->largest != NULL || fit->vary.count > 0)
+        return mt_fail(MT_USAGE, "--largest and --vary are about a program's arguments: memtrace fit --largest "
+                                 "NAME=LOW..HIGH -- PROGRAM");
+    const char *option = fit->quiet                             ? "--quiet"
+                         : fit->strict                          ? "--strict"
+                         : fit->annotate                        ? "--annotate"
+                         : fit->summary != NULL                 ? "--summary"
+                         : fit->scheduler != MT_SCHEDULER_COUNT ? "--as"
+                                                                : NULL;
+    return option == NULL ? MT_OK
+                          : mt_fail(MT_USAGE, "%s is about a program: memtrace fit %s -- PROGRAM", option, option);
+}
+
 static mt_status run_fit(const void *given)
 {
     const struct fit_options *fit = given;
     if (fit->dry.words != NULL)
         return fit_program(fit);
-    if (fit->largest != NULL || fit->vary.count > 0)
-        return mt_fail(MT_USAGE, "--largest and --vary are about a program's arguments: memtrace fit --largest "
-                                 "NAME=LOW..HIGH -- PROGRAM");
+    MT_TRY(check_no_program(fit));
     struct asked asked = {0};
     bool by_replay;
     mt_status status = is_replayed(fit, &asked, &by_replay);
@@ -345,7 +452,15 @@ const struct mt_command mt_command_fit = {
         "fits and the next larger one are both tried: usually four to six dry runs. The value replaces @NAME in the\n"
         "arguments, also after a =. With --vary, each combination of the other values gets an answer.\n"
         "\n"
-        "The exit code is 0 if the run, the program or some value fits, and 1 if none does.\n",
+        "For a gate in front of a queue, --quiet prints one number: the bytes that the program needs of each GPU,\n"
+        "with CUDA's context, libraries and NCCL. --as prints the lines that request it from slurm, k8s, dra, hami,\n"
+        "kai or skypilot. The program is run dry once, and no changes are tried. Programs that share a card, such as\n"
+        "a trainer and an inference engine, are separated by --and: their bytes add up, and each process has a\n"
+        "context. Of several ranks, the one that needs most counts.\n"
+        "\n"
+        "Exits with 0 if the run, the program or some value fits, 1 if none does or the program fails, 4 if the card\n"
+        "is unknown, 8 if the program can't be run dry or puts nothing on a card, and 9 with --strict if it fits, but\n"
+        "something that could take memory is unknown.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
@@ -355,10 +470,13 @@ const struct mt_command mt_command_fit = {
                 "  memtrace fit --device sim:rtx4090 --largest batch=1..512 train.py --batch @batch\n"
                 "  memtrace fit --device sim:h100 --largest seq=512..65536:512 --json train.py --seq=@seq\n"
                 "  memtrace fit --largest batch=1,2,4,8 --vary seq=1024,2048 train.py --batch @batch --seq @seq\n"
-                "  memtrace fit --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n",
+                "  memtrace fit --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n"
+                "  memtrace fit --quiet --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n"
+                "  memtrace fit --as slurm --device sim:h100 train.py\n"
+                "  memtrace fit --device sim:h100 -- python train.py --and python engine.py\n",
     .options = options,
     MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET,
-                  .dry = MT_DRY_OPTIONS_USUAL),
+                  .dry = MT_DRY_OPTIONS_USUAL, .scheduler = MT_SCHEDULER_COUNT),
     .answer = &mt_fit_answer_type,
     .run = run_fit,
 };

@@ -3,6 +3,7 @@
 #include "analysis/fit/program_fit.h"
 #include "analysis/fit/replayed_fit.h"
 #include "cli/output/question.h"
+#include "cli/record/dry_report.h"
 #include "cli/record/program_notes.h"
 #include "cli/run/fit_report.h"
 #include "words/dry_fit_words.h"
@@ -15,15 +16,18 @@
 struct asked {
     const struct mt_dry_options *program;
     const struct mt_fit_device *device;
+    const struct mt_dry_report *report; /* of the program as it is */
 };
 
 struct answer {
     const char *program, *device, *smallest_card, *best;
     uint64_t memory_bytes, reserve_bytes, capacity_bytes;
+    uint64_t needed_bytes; /* the peak's reserved bytes, and reserve_bytes */
     bool fits;
     int64_t room_bytes, rank;
     struct mt_replay_result peak;
     struct mt_trial_rows trials;
+    struct mt_caveat_lists caveats; /* borrowed */
     struct mt_text words, best_text;
 };
 
@@ -36,13 +40,16 @@ static const struct mt_field answer_fields[] = {
              "kept free: of a card what the program holds outside of the allocator, unless `--reserve` says otherwise"),
     MT_BYTES(ROW, capacity_bytes, "capacity_bytes", NULL, NULL),
     MT_FLAG(ROW, fits, "fits", NULL, NULL),
+    MT_BYTES(ROW, needed_bytes, "bytes", NULL, NULL),
+    MT_BYTES(ROW, reserve_bytes, "outside", NULL, NULL),
     MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
     MT_ROW(ROW, peak, "peak", &mt_replay_peak_type, NULL),
     MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one that takes most of its card; the peak is its"),
     MT_ROWS(ROW, trials.items, trials.count, "changes", &mt_trial_type, NULL),
-    MT_ROWS(ROW, trials.gaps, trials.gap_count, "unknown", &mt_gap_type, NULL),
+    MT_ROWS(ROW, trials.gaps, trials.gap_count, "left_out", &mt_gap_type, NULL),
     MT_TEXT(ROW, best, "remedy", NULL, NULL),
     MT_TEXT(ROW, smallest_card, "smallest_card", NULL, NULL),
+    MT_PART(ROW, caveats, &mt_caveat_lists_type),
     MT_FIELDS_END,
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(ROW, answer_fields);
@@ -62,6 +69,9 @@ static void fill(const struct asked *asked, const struct mt_program_fit *found, 
                            .peak = fit->plain.peak,
                            .rank = fit->plain.rank,
                            .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes + beyond_bytes)};
+    out->needed_bytes = out->peak.reserved_bytes + out->reserve_bytes;
+    if (asked->report->worst != NULL)
+        out->caveats = asked->report->worst->row.caveats;
     out->room_bytes = (int64_t)out->capacity_bytes - (int64_t)fit->plain.peak.reserved_bytes;
     for (char *const *word = asked->program->words; *word != NULL; word++)
         mt_text_add(&out->words, "%s%s", out->words.length > 0 ? " " : "", *word);
@@ -194,11 +204,12 @@ static void note_trial(void *context, const struct mt_dry_trial *trial, size_t n
     mt_text_release(&line);
 }
 
-/* Notes what the first dry run noted, which holds for all. */
+/* Notes what the first dry run noted, which holds for all, and loads its report. */
 static void note_plain(void *context, const struct mt_program_outcome *outcome)
 {
-    (void)context;
+    struct mt_dry_report *report = context;
     mt_program_outcome_note(outcome);
+    mt_dry_report_load(outcome, "", "", report);
 }
 
 /* Fails for a program that fails as it is, with the end of its output, and for a dry run of it that was killed. */
@@ -211,14 +222,30 @@ static mt_status fail_program(const struct mt_program_fit *found)
     return mt_fail(MT_FAILED, "the program fails as it is, without a change; see above");
 }
 
-mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_fit_device *device, mt_report_form form)
+/* Prints the answer about a program that ran. */
+static mt_status answer_program(const struct asked *asked, const struct mt_program_fit *found,
+                                struct mt_dry_report *report, mt_report_form form, mt_fit_strictness strictness)
 {
-    static const struct mt_program_fit_observer observer = {NULL, note_begin, note_trial, note_plain};
-    const struct asked asked = {program, device};
+    if (found->fit.plain.outcome != MT_TRIAL_RAN)
+        return fail_program(found);
+    mt_dry_report_shrink_card(report, MT_ROOMY_BYTES - (found->counted.memory_bytes - found->counted.reserve_bytes));
+    MT_TRY(print_answer(asked, found, form));
+    if (strictness == MT_FIT_LENIENT || !mt_dry_report_is_uncertain(report))
+        return MT_OK;
+    mt_dry_report_note_caveats(report);
+    return mt_fail(MT_NOT_CERTAIN, "the program fits, but something that could take memory is unknown or did not run");
+}
+
+mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_fit_device *device, mt_report_form form,
+                         mt_fit_strictness strictness)
+{
+    struct mt_dry_report report = {0};
+    const struct mt_program_fit_observer observer = {&report, note_begin, note_trial, note_plain};
+    const struct asked asked = {program, device, &report};
     struct mt_program_fit found;
     mt_status status = mt_dry_hint(mt_program_fit_find(program, device, &observer, &found), program);
-    MT_THEN(status,
-            found.fit.plain.outcome == MT_TRIAL_RAN ? print_answer(&asked, &found, form) : fail_program(&found));
+    MT_THEN(status, answer_program(&asked, &found, &report, form, strictness));
     mt_program_fit_release(&found);
+    mt_dry_report_release(&report);
     return status;
 }

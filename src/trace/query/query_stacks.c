@@ -87,16 +87,21 @@ static bool is_own_file(const char *file)
     return is_own;
 }
 
-void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out)
+const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_t count, uint32_t stack)
 {
     const struct mt_stack_row *found = NULL;
     for (uint32_t at = stack; at != 0 && at < count; at = stacks[at].parent) {
-        bool is_own = is_own_file(stacks[at].file);
-        if (is_own || (found == NULL && stacks[at].line > 0))
+        if (is_own_file(stacks[at].file))
+            return &stacks[at];
+        if (found == NULL && stacks[at].line > 0)
             found = &stacks[at];
-        if (is_own)
-            break;
     }
+    return found;
+}
+
+void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out)
+{
+    const struct mt_stack_row *found = mt_stack_own(stacks, count, stack);
     if (found == NULL)
         return;
     const char *slash = strrchr(found->file, found->file[0] != '\0' && strchr(found->file, '/') == NULL ? '\\' : '/');

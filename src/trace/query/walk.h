@@ -31,8 +31,11 @@ mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, stru
 /* Reads the number of the call stack of a request, an alloc or a refusal; 0: not recorded. */
 mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint32_t *out);
 
-/* Adds "train.py:41", the innermost line of the program's own Python; without any, the innermost line that is known. Adds nothing
- * for a number without a stack. */
+/* Returns the innermost frame of the program's own Python; without any, the innermost frame whose line is known; NULL if there is
+ * none. */
+const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_t count, uint32_t stack);
+
+/* Adds its file and line, "train.py:41"; nothing if there is none. */
 void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
 
 /* Sets lines[i] to that line of the request of events[i]; "" for event 0, and where no stack was recorded. The trace keeps the

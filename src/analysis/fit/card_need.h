@@ -1,0 +1,47 @@
+/* What programs that share a card need of it together, by one dry run of each.
+ *
+ *   ├──────────────────────────── memory ─────────────────────────────┤
+ *   ├─ reserved of A ─┤─ outside of A ─┤─ reserved of B ─┤─ outside of B ─┤ free ┤
+ *
+ * Each process has a context of its own. A program of several processes, such as ranks, counts with the one that needs most:
+ * each of its processes has another card. Peaks add up, since nothing is known of when programs reach them.
+ *
+ * Threads: one at a time. */
+#pragma once
+
+#include "analysis/fit/dry_peak.h"
+#include "producers/program/dry_child.h"
+
+enum { MT_MOST_PROGRAMS = 16 };
+
+/* One of the programs. Owns its outcome, whose traces exist until the release.
+ * Invariant: bytes == peak.peak.reserved_bytes + outside_bytes. */
+struct mt_program_need {
+    const struct mt_dry_options *program; /* borrowed */
+    struct mt_program_outcome outcome;
+    char *folder; /* of its traces */
+    struct mt_dry_peak peak;
+    uint64_t outside_bytes; /* of the process that needs most: context, libraries, NCCL; 0 if a reserve was requested */
+    uint64_t bytes;
+    bool is_too_large;       /* it ran out of memory on a card of MT_ROOMY_BYTES, so `peak` is not known */
+    int64_t nodes, per_node; /* cards of the job: nodes times cards of each */
+};
+
+/* Invariants: bytes is the sum over the programs, plus a requested reserve; memory_bytes <= the device's; fits is false if a
+ * program is too large. */
+struct mt_card_need {
+    struct mt_program_need *programs;
+    size_t count;
+    size_t largest; /* index of the program that needs most */
+    uint64_t bytes, outside_bytes, memory_bytes;
+    bool fits;
+    bool fits_by_reuse; /* one program fits only because PyTorch frees cached memory when the card is full */
+};
+
+/* Runs the programs dry, `programs[0].jobs` at a time. `limit_bytes` is a bound below the card's memory; 0: none. Fails with
+ * MT_USAGE for options that a dry run does not support, with MT_NO_DRY_RUN if a program can't be started or puts nothing on a
+ * card, and with MT_FAILED if one fails or is killed. A program that is too large is no failure. Borrows `programs`. Release *out in any
+ * case. */
+mt_status mt_card_need_find(const struct mt_dry_options *programs, size_t count, const struct mt_fit_device *device,
+                            uint64_t limit_bytes, struct mt_card_need *out);
+void mt_card_need_release(struct mt_card_need *need);

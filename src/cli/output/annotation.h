@@ -1,0 +1,25 @@
+/* Annotations: a line of a program's source, and what is wrong there, in the form of GitHub's workflow commands:
+ *
+ *   ::error file=/home/a/train.py,line=41,title=memtrace fit::it needs 16.20 GiB, 1.20 GiB more than there is
+ *
+ * GitHub Actions shows them beside the line in a pull request, and editors in their lists of problems
+ * (samples/vscode). */
+#pragma once
+
+#include "analysis/run_question.h"
+#include "base/text.h"
+
+/* A place in a program's source. `file` is absolute if the file exists; owned. `line` 0: not known, and `file` is empty. */
+struct mt_source_place {
+    struct mt_text file;
+    uint64_t line;
+};
+
+/* Finds the line that made the request with which the run reached its peak; none if no call stacks were recorded. Release *out
+ * in any case. */
+mt_status mt_source_place_find_peak(const struct mt_question *question, mt_measure measure,
+                                    struct mt_source_place *out);
+void mt_source_place_release(struct mt_source_place *place);
+
+/* Prints an annotation on stderr, without a file and a line if they are not known. */
+void mt_annotation_print(const struct mt_source_place *place, const char *title, const char *message);

@@ -1,0 +1,363 @@
+#include "cli/run/card_need_report.h"
+
+#include "analysis/fit/card_need.h"
+#include "answer/answer.h"
+#include "answer/output_file.h"
+#include "base/memory.h"
+#include "cli/output/annotation.h"
+#include "cli/record/dry_report.h"
+#include "cli/record/program_notes.h"
+#include "device/device.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+/* A program. */
+struct program_row {
+    struct mt_text program; /* its words; owned */
+    int64_t rank;
+    uint64_t bytes, reserved_bytes, outside_bytes;
+    struct mt_caveat_lists caveats; /* borrowed from a report */
+};
+
+#define ROW struct program_row
+static const struct mt_field program_fields[] = {
+    MT_OWNED(ROW, program, "program", "program", NULL),
+    MT_KNOWN(ROW, rank, "rank", "rank", "that needs most"),
+    MT_SOME_BYTES(ROW, reserved_bytes, "reserved", "reserved", NULL),
+    MT_SOME_BYTES(ROW, outside_bytes, "outside", "outside", NULL),
+    MT_SOME_BYTES(ROW, bytes, "bytes", "needs", NULL),
+    MT_PART(ROW, caveats, &mt_caveat_lists_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type program_type = MT_ROW_TYPE(ROW, program_fields);
+#undef ROW
+
+/* The answer, with a report and a row for each program. */
+struct answer {
+    const struct mt_card_need_question *question;
+    struct mt_card_need need;
+    struct mt_dry_report *reports;
+    struct program_row *rows;
+    size_t count;       /* of both; 0: there is no answer */
+    const char *reason; /* why there is none; NULL: there is one */
+    const char *device;
+    int64_t exit_code, rank;
+    uint64_t free_bytes, short_bytes;
+    bool is_certain;
+    struct mt_text verdict;
+};
+
+#define ROW struct answer
+static const struct mt_field answer_fields[] = {
+    MT_INTEGER(ROW, exit_code, "exit_code", NULL, NULL),
+    MT_NAME(ROW, reason, "reason", NULL, NULL),
+    MT_TEXT(ROW, device, "on", NULL, NULL),
+    MT_FLAG(ROW, need.fits, "fits", NULL, NULL),
+    MT_FLAG(ROW, is_certain, "certain", NULL, NULL),
+    MT_KNOWN(ROW, rank, "rank", NULL, NULL),
+    MT_SOME_BYTES(ROW, need.bytes, "bytes", NULL, NULL),
+    MT_BYTES(ROW, need.outside_bytes, "outside", NULL, NULL),
+    MT_BYTES(ROW, need.memory_bytes, "card", NULL, NULL),
+    MT_BYTES(ROW, free_bytes, "free", NULL, NULL),
+    MT_BYTES(ROW, short_bytes, "short", NULL, NULL),
+    MT_ROWS(ROW, rows, count, "programs", &program_type, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(ROW, answer_fields);
+#undef ROW
+
+/* ---- the answer ---- */
+
+static bool is_too_large(const struct mt_card_need *need)
+{
+    return need->programs[need->largest].is_too_large;
+}
+
+/* Adds "it needs 14.20 GiB of the 79.11 GiB of sim:h100, 64.91 GiB are free". */
+static void add_verdict(struct answer *answer)
+{
+    const struct mt_card_need *need = &answer->need;
+    struct mt_text *out = &answer->verdict;
+    mt_text_add(out, answer->count > 1 ? "they need " : "it needs ");
+    if (answer->rank >= 0)
+        mt_text_add(out, "on rank %" PRId64 " ", answer->rank);
+    if (is_too_large(need))
+        mt_text_add(out, "more than %s", MT_SIZE(MT_ROOMY_BYTES));
+    else
+        mt_text_add(out, "%s", MT_SIZE(need->bytes));
+    mt_text_add(out, " of the %s of ", MT_SIZE(need->memory_bytes));
+    mt_text_add_visible(out, answer->device);
+    if (need->fits_by_reuse)
+        mt_text_add(out, ", and fits since PyTorch frees cached memory when the card is full");
+    else if (need->fits)
+        mt_text_add(out, ", %s are free", MT_SIZE(answer->free_bytes));
+    else if (!is_too_large(need))
+        mt_text_add(out, ", %s are missing", MT_SIZE(answer->short_bytes));
+}
+
+static void add_words(char *const *words, struct mt_text *out)
+{
+    for (; *words != NULL; words++) {
+        if (out->length > 0)
+            mt_text_add(out, " ");
+        mt_text_add_shell_word(out, *words);
+    }
+}
+
+/* Loads the report of a program, and makes its row. */
+static void add_program(struct answer *answer, const struct mt_program_need *program)
+{
+    const struct mt_card_need *need = &answer->need;
+    struct mt_dry_report *report = &answer->reports[answer->count];
+    struct program_row *row = &answer->rows[answer->count++];
+    mt_dry_report_load(&program->outcome, "", "", report);
+    const uint64_t others_bytes = need->bytes - program->bytes + program->outside_bytes;
+    const uint64_t capacity_bytes = need->memory_bytes > others_bytes ? need->memory_bytes - others_bytes : 0;
+    mt_dry_report_shrink_card(report, MT_ROOMY_BYTES - capacity_bytes);
+    answer->is_certain = answer->is_certain && !mt_dry_report_is_uncertain(report);
+    *row = (struct program_row){
+        .rank = program->peak.rank, .bytes = program->bytes, .outside_bytes = program->outside_bytes};
+    if (!program->is_too_large)
+        row->reserved_bytes = program->peak.peak.reserved_bytes;
+    if (report->worst != NULL)
+        row->caveats = report->worst->row.caveats;
+    add_words(program->program->words, &row->program);
+}
+
+/* Fills the answer from what was found. */
+static void fill(struct answer *answer)
+{
+    struct mt_card_need *need = &answer->need;
+    answer->is_certain = true;
+    answer->rank = need->programs[need->largest].peak.rank;
+    answer->reports = mt_host_alloc(need->count * sizeof *answer->reports);
+    answer->rows = mt_host_alloc(need->count * sizeof *answer->rows);
+    for (size_t i = 0; i < need->count; i++)
+        add_program(answer, &need->programs[i]);
+    if (is_too_large(need))
+        need->bytes = 0;
+    else if (need->bytes <= need->memory_bytes)
+        answer->free_bytes = need->memory_bytes - need->bytes;
+    else
+        answer->short_bytes = need->bytes - need->memory_bytes;
+    add_verdict(answer);
+}
+
+static void release(struct answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++) {
+        mt_dry_report_release(&answer->reports[i]);
+        mt_text_release(&answer->rows[i].program);
+    }
+    free(answer->reports);
+    free(answer->rows);
+    mt_text_release(&answer->verdict);
+    mt_card_need_release(&answer->need);
+}
+
+/* Returns the status that the answer means for a gate. */
+static mt_status judge(const struct answer *answer)
+{
+    if (!answer->need.fits)
+        return mt_fail(MT_FAILED, "%s not fit: %s", answer->count > 1 ? "the programs do" : "the program does",
+                       mt_text_get(&answer->verdict));
+    if (answer->is_certain || !answer->question->is_strict)
+        return MT_OK;
+    return mt_fail(MT_NOT_CERTAIN, "%s, but something that could take memory is unknown or did not run; see above",
+                   answer->count > 1 ? "the programs fit" : "the program fits");
+}
+
+/* ---- output ---- */
+
+static void print_json(const struct answer *answer)
+{
+    json_t *value = mt_schema_json("fit_need");
+    mt_row_add_json(&answer_type, answer, value);
+    if (answer->count > 0)
+        mt_row_add_json(&mt_caveat_lists_type, &answer->rows[answer->need.largest].caveats, value);
+    mt_json_print(value);
+}
+
+/* Names the device in a request if it is a known card in full. */
+static mt_status name_card(const char *device, struct mt_card *card, struct mt_gpu_request *out)
+{
+    struct mt_card known;
+    MT_TRY(mt_device_find_card(device, card));
+    if (mt_card_find(card->name, &known) && known.memory_bytes == card->memory_bytes)
+        out->card = card->name;
+    return MT_OK;
+}
+
+/* Fails with MT_USAGE if the scheduler needs the name of a card, and the device has none. */
+static mt_status check_scheduler(const struct mt_card_need_question *question)
+{
+    struct mt_card card;
+    struct mt_gpu_request request = {0};
+    MT_TRY(name_card(question->device->name, &card, &request));
+    if (question->scheduler != MT_SCHEDULER_SKYPILOT || request.card != NULL)
+        return MT_OK;
+    return mt_fail(MT_USAGE,
+                   "SkyPilot asks for GPUs by name, and %s is not a known card: --device sim:h100, for example",
+                   question->device->name);
+}
+
+/* Prints the request to a scheduler, for the largest number of nodes and cards that a program has. */
+static mt_status print_request(const struct answer *answer)
+{
+    struct mt_card card;
+    struct mt_gpu_request request = {.nodes = 1, .per_node = 1};
+    struct mt_text lines = {0};
+    const struct mt_card_need *need = &answer->need;
+    for (size_t i = 0; i < need->count; i++) {
+        const struct mt_program_need *program = &need->programs[i];
+        request.nodes = program->nodes > request.nodes ? program->nodes : request.nodes;
+        request.per_node = program->per_node > request.per_node ? program->per_node : request.per_node;
+    }
+    MT_TRY(name_card(answer->device, &card, &request));
+    request.bytes = request.card != NULL ? mt_gpu_request_bytes(need->bytes, card.memory_bytes) : need->bytes;
+    mt_gpu_request_add(&request, answer->question->scheduler, &lines);
+    fputs(mt_text_get(&lines), stdout);
+    mt_text_release(&lines);
+    mt_note("for %s%s", mt_scheduler_place(answer->question->scheduler), request.nodes > 1 ? ", of each node" : "");
+    return MT_OK;
+}
+
+static mt_status print_answer(const struct answer *answer)
+{
+    const struct mt_card_need_question *question = answer->question;
+    if (question->form == MT_REPORT_JSON) {
+        print_json(answer);
+        return MT_OK;
+    }
+    for (size_t i = 0; i < answer->count; i++)
+        mt_dry_report_note_caveats(&answer->reports[i]);
+    if (question->scheduler != MT_SCHEDULER_COUNT)
+        return answer->need.fits ? print_request(answer) : MT_OK;
+    if (question->is_quiet && !is_too_large(&answer->need))
+        printf("%" PRIu64 "\n", answer->need.bytes);
+    if (question->is_quiet)
+        return MT_OK;
+    mt_rows_print(&program_type,
+                  answer->rank >= 0 ? "program rank reserved outside bytes" : "program reserved outside bytes", NULL,
+                  answer->rows, answer->count);
+    mt_say("\n%s: %s.", answer->need.fits ? "It fits" : "It does not fit", mt_text_get(&answer->verdict));
+    return MT_OK;
+}
+
+/* Finds the line where the program that needs most reaches its peak. */
+static void find_place(const struct answer *answer, struct mt_source_place *out)
+{
+    const struct mt_dry_report_run *run = answer->reports[answer->need.largest].worst;
+    struct mt_question question = {0};
+    *out = (struct mt_source_place){0};
+    if (run == NULL || mt_trace_find_numbered(run->trace, run->row.run, &question.run) != MT_OK)
+        return;
+    question.trace = run->trace;
+    (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* without a place it is said, too */
+}
+
+static void annotate(const struct answer *answer, const char *failure)
+{
+    struct mt_source_place place = {0};
+    if (answer->count > 0)
+        find_place(answer, &place);
+    mt_annotation_print(&place, answer->question->title, failure);
+    mt_source_place_release(&place);
+}
+
+static void add_summary_row(const struct program_row *row, struct mt_text *out)
+{
+    mt_text_add(out, "| ");
+    mt_text_add_markdown(out, mt_text_get(&row->program));
+    mt_text_add(out, row->bytes > 0 ? " | %s | %s | %s |\n" : " | - | - | - |\n", MT_SIZE(row->reserved_bytes),
+                MT_SIZE(row->outside_bytes), MT_SIZE(row->bytes));
+}
+
+/* Appends the answer, or why there is none, to the file as Markdown. */
+static mt_status append_summary(const struct answer *answer, const char *failure)
+{
+    struct mt_text out = {0}, caveats = {0};
+    mt_text_add(&out, "### %s: ", answer->question->title);
+    mt_text_add_markdown(&out, failure != NULL ? failure : mt_text_get(&answer->verdict));
+    if (answer->count > 0)
+        mt_text_add(&out, "\n\n| program | reserved | outside PyTorch | needs |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < answer->count; i++) {
+        add_summary_row(&answer->rows[i], &out);
+        if (answer->reports[i].worst != NULL)
+            mt_verdict_add_caveats(&answer->reports[i].worst->row, &caveats);
+    }
+    if (caveats.length > 0)
+        mt_text_add(&out, "\n```\n%s```\n", mt_text_get(&caveats));
+    mt_text_add(&out, answer->count > 0 ? "\n" : "\n\n");
+    mt_status status = mt_output_file_put(answer->question->summary, MT_OUTPUT_APPENDED, mt_text_get(&out));
+    mt_text_release(&out);
+    mt_text_release(&caveats);
+    return status == MT_OK ? status : mt_fail_context(status, "--summary");
+}
+
+/* Prints the annotation and writes the summary. `status` is the answer's, whose text is the last one. */
+static mt_status report_to_others(const struct answer *answer, mt_status status)
+{
+    const struct mt_error error = mt_error_save(status);
+    const char *failure = status != MT_OK ? error.text : NULL;
+    if (answer->question->annotates && status != MT_OK)
+        annotate(answer, failure);
+    mt_status written = answer->question->summary != NULL ? append_summary(answer, failure) : MT_OK;
+    return mt_error_restore(&error, written);
+}
+
+/* Prints the end of the output of programs that failed. */
+static void print_said(const struct mt_card_need *need)
+{
+    for (size_t i = 0; i < need->count; i++)
+        if (need->programs[i].outcome.code != 0)
+            fputs(mt_text_get(&need->programs[i].outcome.said), stderr);
+}
+
+/* Prints that there is no answer. The failure's text is the last one. */
+static void print_failure(struct answer *answer, mt_status status)
+{
+    const struct mt_error error = mt_error_save(status);
+    print_said(&answer->need);
+    answer->reason = error.text;
+    answer->rank = -1;
+    answer->need.memory_bytes = answer->question->device->memory_bytes;
+    if (answer->question->form == MT_REPORT_JSON)
+        print_json(answer);
+    answer->reason = NULL;
+    (void)mt_error_restore(&error, MT_OK);
+}
+
+/* Prints the answer, and returns the status that it means. */
+static mt_status print_found(struct answer *answer)
+{
+    fill(answer);
+    mt_status status = judge(answer);
+    const struct mt_error error = mt_error_save(status);
+    answer->exit_code = status;
+    return mt_error_restore(&error, print_answer(answer));
+}
+
+mt_status mt_card_need_answer(const struct mt_card_need_question *question)
+{
+    struct answer answer = {.question = question, .device = question->device->name};
+    MT_TRY(check_scheduler(question));
+    mt_status status =
+        mt_card_need_find(question->programs, question->count, question->device, question->limit_bytes, &answer.need);
+    status = mt_dry_hint(status, question->programs);
+    for (size_t i = 0; i < answer.need.count && !question->is_quiet; i++)
+        mt_program_outcome_note(&answer.need.programs[i].outcome);
+    answer.exit_code = status;
+    if (status != MT_OK)
+        print_failure(&answer, status);
+    else
+        status = print_found(&answer);
+    status = report_to_others(&answer, status);
+    release(&answer);
+    return status;
+}

@@ -1,0 +1,117 @@
+"""`memtrace fit` in front of a queue: exit codes, the bytes of a GPU, requests to schedulers, annotations and summaries."""
+import json
+import math
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+import torch
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+# Ends when the loop repeats itself, so that `evaluate` does not run.
+TRAIN = """
+import torch
+net = torch.nn.Linear(1024, 1024).cuda()
+for _ in range(100):
+    net(torch.randn(64, 1024, device="cuda")).sum().backward()
+    net.zero_grad()
+def evaluate(): pass
+evaluate()
+"""
+HOLD = "import torch\nx = torch.empty(1 << 28, device='cuda')\n"  # 1 GiB
+MIB, GIB = 1 << 20, 1 << 30
+CONTEXT = "--device", "sim:h100"
+
+
+def run(folder, *words):
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+    return subprocess.run([find_program(), *words], capture_output=True, text=True, cwd=folder, env=kept, check=False)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("programs")
+    for name, source in {"train.py": TRAIN, "hold.py": HOLD, "huge.py": HOLD.replace("28", "40"),
+                         "fails.py": HOLD + "raise KeyError('lr')\n", "idle.py": "import torch\n"}.items():
+        (folder / name).write_text(source)
+    return folder
+
+
+def fit(folder, options, *words):
+    return run(folder, "fit", *options, "--", *words)
+
+
+class Case(NamedTuple):
+    code: int
+    options: tuple[str, ...]
+    program: tuple[str, ...]
+    says: str
+
+
+PYTHON = sys.executable
+CASES = {
+    "fits": Case(0, ("--device", "sim:h100", "--quiet"), (PYTHON, "hold.py"), ""),
+    "does not fit": Case(1, ("--device", "sim:h100:900MiB", "--quiet", "--annotate"), (PYTHON, "hold.py"),
+                         "/hold.py,line=2,title=memtrace fit::the program does not fit: it needs 1.00 GiB of the 900.00 MiB"),
+    "needs more than any card": Case(1, ("--quiet",), (PYTHON, "huge.py"), "more than 1.00 TiB"),
+    "fails": Case(1, ("--quiet",), (PYTHON, "fails.py"), "the program fails: exit code 1, KeyError: 'lr'"),
+    "no program": Case(2, ("--quiet",), (), "--quiet is about a program"),
+    "wrong option": Case(2, ("--quite",), ("true",), 'did you mean "--quiet"'),
+    "wrong scheduler": Case(2, ("--as", "pbs"), ("true",), "slurm"),
+    "two answers": Case(2, ("--as", "slurm", "--json"), ("true",), "leave --json out"),
+    "half a program": Case(2, (), ("true", "--and"), "--and stands between two programs"),
+    "unknown card": Case(4, ("--device", "sim:h101", "--quiet"), ("true",), 'did you mean "h100"'),
+    "no such program": Case(8, ("--quiet",), ("no-such-program",), "No such file or directory"),
+    "nothing on a card": Case(8, ("--quiet",), (PYTHON, "idle.py"), "took no memory of a card"),
+    "no PyTorch": Case(8, ("--quiet",), ("true",), "took no memory of a card"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exit_codes_say_what_a_gate_has_to_know(programs, name):
+    case = CASES[name]
+    said = fit(programs, case.options, *case.program) if case.program else run(programs, "fit", *case.options)
+    assert (said.returncode, case.says in said.stderr) == (case.code, True), said.stderr
+    assert said.stdout == "" or said.stdout.strip().isdigit()
+
+
+def test_the_number_is_the_bytes_that_a_dry_run_names(programs):
+    asked = json.loads(run(programs, "dry-run", "--json", "--trace", "t.db", *CONTEXT, "--", PYTHON, "train.py").stdout)
+    said = fit(programs, (*CONTEXT, "--json", "--quiet", "--strict"), PYTHON, "train.py")
+    told = json.loads(said.stdout)
+    assert (told["bytes"], told["outside"], told["fits"], told["rank"]) == (asked["bytes"], asked["outside"], True, None)
+    assert told["schema"] == "memtrace.fit_need/1" and not told["certain"]
+    assert told["exit_code"] == said.returncode == 9  # not certain, since it did not evaluate
+    assert (told["unknown"], [row["name"] for row in told["not_run"]]) == ([], ["evaluate"])
+
+
+def test_json_says_why_there_is_no_answer(programs):
+    said = fit(programs, ("--quiet", "--json"), "true")
+    told = json.loads(said.stdout)
+    assert (said.returncode, told["exit_code"], told["fits"], told["bytes"]) == (8, 8, False, None)
+    assert "took no memory" in told["reason"]
+
+
+def test_programs_on_a_card_add_up_with_a_context_each_and_annotate_the_largest(programs):
+    summary = programs / "summary.md"
+    said = fit(programs, ("--device", "sim:rtx4060:free=3GiB", "--json", "--annotate", "--summary", str(summary)),
+               PYTHON, "hold.py", "--and", PYTHON, "hold.py", "--and", PYTHON, "train.py")
+    told = json.loads(said.stdout)
+    assert (said.returncode, told["fits"], len(told["programs"])) == (0, True, 3), said.stderr
+    assert told["bytes"] == sum(row["bytes"] for row in told["programs"])
+    assert told["outside"] == sum(row["outside"] for row in told["programs"]) > 3 * 90 * MIB
+    assert told["bytes"] > 2 * GIB and "::error" not in said.stderr
+    assert "hold.py | 1.00 GiB | " in summary.read_text().replace("\\", "")
+
+
+def test_a_request_has_the_bytes_of_the_largest_rank_for_the_cards_of_a_node(programs):
+    words = "torchrun", "--nnodes", "2", "--nproc-per-node", "2", "hold.py"
+    told = json.loads(fit(programs, (*CONTEXT, "--quiet", "--json", "--only", "1"), *words).stdout)
+    said = fit(programs, (*CONTEXT, "--as", "kai", "--only", "0"), *words)
+    mib = math.ceil(told["bytes"] / MIB) + 768
+    assert (told["rank"], said.returncode) == (1, 0), said.stderr
+    assert said.stdout == f'gpu-memory: "{mib}"\ngpu-fraction-num-devices: "2"\n'
