@@ -1,6 +1,9 @@
 /* memtrace check: a gate for continuous integration. */
 #include "answer/output_file.h"
 #include "cli/check/check_budget.h"
+#include "cli/check/check_programs.h"
+#include "cli/check/program_budgets.h"
+#include "cli/output/annotation.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "words/check_report.h"
@@ -8,12 +11,13 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 struct check_options {
     struct mt_trace_options trace;
     uint64_t most_bytes[MT_MEASURE_COUNT];
     struct mt_option_list bounds[MT_BOUND_COUNT];
-    bool no_leaks, self_test;
+    bool no_leaks, self_test, annotate;
     const char *against, *budget, *junit, *summary;
     double tolerance_percent;
     uint64_t floor_bytes; /* or MT_NO_BOUND */
@@ -46,11 +50,15 @@ static const struct mt_option options[] = {
     MT_OPTION(BYTES, struct check_options, floor_bytes, "--floor", .value = "SIZE",
               .help = "growth allowed by --against, if the tolerance allows less (0)"),
     MT_OPTION(TEXT, struct check_options, budget, "--budget", .value = "FILE",
-              .help = "JSON with the same names; options take precedence", .takes = MT_TAKES_FILE),
+              .help = "JSON with the same names, and options take precedence; or budgets of programs in FILE.toml",
+              .takes = MT_TAKES_FILE),
     MT_OPTION(TEXT, struct check_options, junit, "--junit", .value = "FILE", .help = "also write JUnit XML to FILE",
               .takes = MT_TAKES_FILE),
     MT_OPTION(TEXT, struct check_options, summary, "--summary", .value = "FILE",
               .help = "also append Markdown to FILE: \"$GITHUB_STEP_SUMMARY\"", .takes = MT_TAKES_FILE),
+    MT_OPTION(FLAG, struct check_options, annotate, "--annotate",
+              .help = "also print what fails as ::error on stderr, at the line of the peak, for GitHub Actions and VS "
+                      "Code"),
     MT_OPTION(FLAG, struct check_options, self_test, "--self-test",
               .help = "test the gate itself, with runs that it must pass and runs that it must fail"),
     MT_TRACE_OPTIONS,
@@ -84,6 +92,21 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
     return status == MT_OK ? mt_budget_check(out) : status;
 }
 
+/* Prints an annotation for each criterion that failed, at the line of the run's peak. */
+static void annotate(const struct mt_check_row *row)
+{
+    struct mt_source_place place;
+    (void)mt_source_place_find_peak(row->check->question, MT_MEASURE_ALLOCATED, &place); /* said without it, too */
+    for (size_t i = 0; i < row->count; i++) {
+        struct mt_text words = {0};
+        mt_text_add(&words, "%s: %s", mt_text_get(&row->criteria[i].name), mt_text_get(&row->criteria[i].finding));
+        if (!row->criteria[i].criterion.passed)
+            mt_annotation_print(&place, "memtrace check", mt_text_get(&words));
+        mt_text_release(&words);
+    }
+    mt_source_place_release(&place);
+}
+
 static mt_status write_files(const struct mt_check_row *row, const struct check_options *given)
 {
     mt_status status = MT_OK;
@@ -103,6 +126,8 @@ static mt_status print_and_write(const struct mt_check *check, const struct chec
     mt_status status = mt_check_row_create(check, &place, &row);
     if (status == MT_OK) {
         given->trace.json ? mt_json_print(mt_check_json(&row)) : mt_check_print(&row, &screen);
+        if (given->annotate)
+            annotate(&row);
         status = write_files(&row, given);
     }
     mt_check_row_release(&row);
@@ -207,20 +232,48 @@ static mt_status try_gate(bool json)
                    trials.count);
 }
 
+/* True if no criterion and no run was given. */
+static bool has_no_criterion(const struct check_options *given)
+{
+    bool has_none = !given->no_leaks && given->against == NULL && given->tolerance_percent == MT_NO_TOLERANCE &&
+                    given->floor_bytes == MT_NO_BOUND && given->trace.run == NULL && given->junit == NULL;
+    for (mt_bound_kind kind = 0; kind < MT_BOUND_COUNT; kind++)
+        has_none = has_none && given->bounds[kind].count == 0;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        has_none = has_none && given->most_bytes[i] == MT_NO_BOUND;
+    return has_none;
+}
+
 /* Tries the gate. Fails with MT_USAGE beside other options: it checks runs of its own, so a criterion that was given would
  * seem kept. */
 static mt_status run_self_test(const struct check_options *given)
 {
-    bool is_alone = !given->no_leaks && given->against == NULL && given->budget == NULL && given->junit == NULL &&
-                    given->summary == NULL && given->tolerance_percent == MT_NO_TOLERANCE &&
-                    given->floor_bytes == MT_NO_BOUND && given->trace.run == NULL;
-    for (mt_bound_kind kind = 0; kind < MT_BOUND_COUNT; kind++)
-        is_alone = is_alone && given->bounds[kind].count == 0;
-    for (int i = 0; i < MT_MEASURE_COUNT; i++)
-        is_alone &= given->most_bytes[i] == MT_NO_BOUND;
-    if (!is_alone)
+    if (!has_no_criterion(given) || given->budget != NULL || given->summary != NULL || given->annotate)
         return mt_fail(MT_USAGE, "--self-test checks runs of its own, against budgets of its own: give it alone");
     return try_gate(given->trace.json);
+}
+
+/* True if budgets of programs are to be checked: a TOML file is named, or nothing is, and the usual one exists. */
+static bool is_about_programs(const struct check_options *given)
+{
+    if (given->budget != NULL)
+        return mt_ends_with(given->budget, ".toml");
+    return has_no_criterion(given) && strcmp(given->trace.trace, MT_DEFAULT_TRACE) == 0 &&
+           access(MT_PROGRAM_BUDGETS, F_OK) == 0;
+}
+
+static mt_status check_programs(const struct check_options *given)
+{
+    const struct mt_programs_check check = {.path = given->budget != NULL ? given->budget : MT_PROGRAM_BUDGETS,
+                                            .summary = given->summary,
+                                            .annotates = given->annotate,
+                                            .json = given->trace.json};
+    if (!has_no_criterion(given))
+        return mt_fail(MT_USAGE,
+                       "%s has budgets of programs; criteria, --run and --junit are about a run: check it by a "
+                       "command of its own",
+                       check.path);
+    return mt_programs_check_answer(&check);
 }
 
 static mt_status run_check(const void *options_given)
@@ -231,6 +284,8 @@ static mt_status run_check(const void *options_given)
     struct mt_budget budget;
     struct mt_question question;
     MT_TRY(check_outputs(given));
+    if (is_about_programs(given))
+        return check_programs(given);
     mt_status status = read_budget(given, &budget);
     MT_THEN(status, mt_question_open(&given->trace, &question));
     if (status == MT_OK) {
@@ -246,9 +301,23 @@ const struct mt_command mt_command_check = {
     .summary = "Passes or fails a run against a memory budget: a gate for continuous integration.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "At least one criterion is required. A run that did not end normally never passes. Exits with 0 if the run\n"
-        "passes, 1 if not, 2 if the question makes no sense, such as an unknown category, and 6 if the answer or\n"
-        "one of its files could not be written.\n"
+        "Of a run, at least one criterion is required. A run that did not end normally never passes. Without any,\n"
+        "the programs of memtrace.toml or of --budget FILE.toml are checked: each is run dry, as by memtrace fit, and\n"
+        "fails if it needs more of a GPU than its limit, or than the card has:\n"
+        "\n"
+        "  [train]\n"
+        "  program = \"torchrun --nproc-per-node 8 train.py\"  # or a list of words\n"
+        "  card = \"h100\"\n"
+        "  limit = \"70GiB\"  # of each GPU; without it, the card's memory\n"
+        "  strict = true    # fails if something that could take memory is unknown\n"
+        "\n"
+        "  [rlhf]\n"
+        "  programs = [\"python trainer.py\", \"python engine.py\"]  # share a card\n"
+        "  card = \"h100\"\n"
+        "\n"
+        "Exits with 0 if all pass, 1 if not, 2 if the question makes no sense, such as an unknown category, 6 if the\n"
+        "answer or one of its files could not be written, and for programs also with 4, 8 and 9, as memtrace fit "
+        "does.\n"
         "\n"
         "--category, --role and --module limit the bytes live at the peak of allocated bytes, rounding included;\n"
         "--phase limits the highest allocated bytes of a phase; --largest limits a single request in any phase, as\n"
@@ -273,7 +342,8 @@ const struct mt_command mt_command_check = {
         "  memtrace check --category \"AttnScores<=2GiB\" --largest \"Softmax<=1GiB\" --junit check.xml\n"
         "  memtrace run --device sim --model small --name pr && memtrace check --against 1 --tolerance 100% ||"
         " echo 'more than in run 1'\n"
-        "  memtrace check --self-test\n",
+        "  memtrace check --self-test\n"
+        "  memtrace check --budget memtrace.toml --annotate --summary \"$GITHUB_STEP_SUMMARY\"\n",
     .options = options,
     MT_OPTIONS_OF(struct check_options, .trace.trace = MT_DEFAULT_TRACE,
                   .most_bytes = {MT_NO_BOUND, MT_NO_BOUND, MT_NO_BOUND}, .tolerance_percent = MT_NO_TOLERANCE,

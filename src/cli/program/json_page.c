@@ -81,7 +81,9 @@ static const struct remark {
     {"oom", NULL, "About the last request that was not met."},
     {"check", NULL,
      "Exits with 1 if the run does not keep to the budget. `check --self-test` answers with\n"
-     "memtrace.check_self_test/1: `works`, and `rows[]` of `criterion`, `expected` and `held`."},
+     "memtrace.check_self_test/1: `works`, and `rows[]` of `criterion`, `expected` and `held`. About programs `check`\n"
+     "answers with memtrace.check_programs/1: `passed`, and `budgets[]` of `budget`, its name, and the fields of\n"
+     "memtrace.fit_need/1."},
     {"report", NULL,
      "The page of `memtrace report`, with exact numbers where the page rounds, and `findings`, with which it begins."},
     {"attention", NULL, "Memory is without the workspaces of matrix products."},

@@ -176,11 +176,15 @@ static mt_status judge(const struct answer *answer)
 
 static void print_json(const struct answer *answer)
 {
-    json_t *value = mt_schema_json("fit_need");
+    const char *budget = answer->question->budget;
+    json_t *value = budget != NULL ? json_pack("{s:s}", "budget", budget) : mt_schema_json("fit_need");
     mt_row_add_json(&answer_type, answer, value);
     if (answer->count > 0)
         mt_row_add_json(&mt_caveat_lists_type, &answer->rows[answer->need.largest].caveats, value);
-    mt_json_print(value);
+    if (answer->question->list != NULL)
+        json_array_append_new(answer->question->list, value);
+    else
+        mt_json_print(value);
 }
 
 /* Names the device in a request if it is a known card in full. */
@@ -227,6 +231,12 @@ static mt_status print_request(const struct answer *answer)
     return MT_OK;
 }
 
+/* Prints what became of a budget: "train: passes: it needs 14.20 GiB …". */
+static void print_budget(const struct answer *answer, const char *why)
+{
+    mt_say("%s: %s: %s.", answer->question->budget, answer->exit_code == MT_OK ? "passes" : "fails", why);
+}
+
 static mt_status print_answer(const struct answer *answer)
 {
     const struct mt_card_need_question *question = answer->question;
@@ -240,7 +250,9 @@ static mt_status print_answer(const struct answer *answer)
         return answer->need.fits ? print_request(answer) : MT_OK;
     if (question->is_quiet && !is_too_large(&answer->need))
         printf("%" PRIu64 "\n", answer->need.bytes);
-    if (question->is_quiet)
+    if (question->budget != NULL)
+        print_budget(answer, answer->exit_code == MT_OK ? mt_text_get(&answer->verdict) : mt_last_error());
+    if (question->is_quiet || question->budget != NULL)
         return MT_OK;
     mt_rows_print(&program_type,
                   answer->rank >= 0 ? "program rank reserved outside bytes" : "program reserved outside bytes", NULL,
@@ -329,8 +341,44 @@ static void print_failure(struct answer *answer, mt_status status)
     answer->need.memory_bytes = answer->question->device->memory_bytes;
     if (answer->question->form == MT_REPORT_JSON)
         print_json(answer);
+    else if (answer->question->budget != NULL)
+        print_budget(answer, error.text);
     answer->reason = NULL;
     (void)mt_error_restore(&error, MT_OK);
+}
+
+/* ---- programs ---- */
+
+/* Splits the words into programs, which begin with the options of `usual`. Puts NULL between them in `words`, a copy. */
+static mt_status split_programs(const struct mt_dry_options *usual, char **words, struct mt_dry_options *out,
+                                size_t *out_count)
+{
+    char **begin = words;
+    *out_count = 0;
+    for (bool is_end = false; !is_end; words++) {
+        is_end = *words == NULL;
+        if (!is_end && strcmp(*words, MT_BETWEEN_PROGRAMS) != 0)
+            continue;
+        if (words == begin)
+            return mt_fail(MT_USAGE, MT_BETWEEN_PROGRAMS " stands between two programs");
+        if (*out_count == MT_MOST_PROGRAMS)
+            return mt_fail(MT_USAGE, "more than %d programs", MT_MOST_PROGRAMS);
+        *words = NULL;
+        out[*out_count] = *usual;
+        out[(*out_count)++].words = begin;
+        begin = words + 1;
+    }
+    return MT_OK;
+}
+
+static char **copy_words(char *const *words)
+{
+    size_t count = 0;
+    while (words[count] != NULL)
+        count++;
+    char **copy = mt_host_alloc((count + 1) * sizeof *copy);
+    memcpy(copy, words, count * sizeof *copy);
+    return copy;
 }
 
 /* Prints the answer, and returns the status that it means. */
@@ -343,13 +391,12 @@ static mt_status print_found(struct answer *answer)
     return mt_error_restore(&error, print_answer(answer));
 }
 
-mt_status mt_card_need_answer(const struct mt_card_need_question *question)
+static mt_status answer_programs(const struct mt_card_need_question *question, const struct mt_dry_options *programs,
+                                 size_t count)
 {
     struct answer answer = {.question = question, .device = question->device->name};
-    MT_TRY(check_scheduler(question));
-    mt_status status =
-        mt_card_need_find(question->programs, question->count, question->device, question->limit_bytes, &answer.need);
-    status = mt_dry_hint(status, question->programs);
+    mt_status status = mt_card_need_find(programs, count, question->device, question->limit_bytes, &answer.need);
+    status = mt_dry_hint(status, programs);
     for (size_t i = 0; i < answer.need.count && !question->is_quiet; i++)
         mt_program_outcome_note(&answer.need.programs[i].outcome);
     answer.exit_code = status;
@@ -359,5 +406,17 @@ mt_status mt_card_need_answer(const struct mt_card_need_question *question)
         status = print_found(&answer);
     status = report_to_others(&answer, status);
     release(&answer);
+    return status;
+}
+
+mt_status mt_card_need_answer(const struct mt_card_need_question *question)
+{
+    struct mt_dry_options programs[MT_MOST_PROGRAMS];
+    size_t count = 0;
+    MT_TRY(check_scheduler(question));
+    char **words = copy_words(question->program->words);
+    mt_status status = split_programs(question->program, words, programs, &count);
+    MT_THEN(status, answer_programs(question, programs, count));
+    free(words);
     return status;
 }

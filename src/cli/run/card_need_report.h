@@ -8,10 +8,12 @@
 #include "cli/record/dry_options.h"
 #include "words/gpu_request.h"
 
+/* Stands between the words of two programs that share a card. */
+#define MT_BETWEEN_PROGRAMS "--and"
+
 /* Texts are borrowed. */
 struct mt_card_need_question {
-    const struct mt_dry_options *programs; /* that share a card */
-    size_t count;
+    const struct mt_dry_options *program; /* its words may be those of several programs */
     const struct mt_fit_device *device;
     uint64_t limit_bytes; /* 0: all of the device */
     mt_report_form form;
@@ -21,6 +23,8 @@ struct mt_card_need_question {
     mt_scheduler scheduler; /* print its request alone; MT_SCHEDULER_COUNT: none */
     const char *summary;    /* a file to append Markdown to; NULL: none */
     const char *title;      /* of the annotation and the summary: "memtrace fit" */
+    const char *budget;     /* the name of a budget: the answer is one line about it; NULL: there is none */
+    json_t *list;           /* that JSON is added to; NULL: it is printed */
 };
 
 /* Runs the programs dry and prints the answer. Fails with MT_USAGE if the scheduler can't be asked for

@@ -1,9 +1,7 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
-#include "analysis/fit/card_need.h"
 #include "analysis/fit/replayed_fit.h"
 #include "analysis/run_settings.h"
 #include "answer/output_file.h"
-#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -18,7 +16,6 @@
 #include "words/replayed_fit_report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct fit_options {
@@ -277,14 +274,12 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
 
 /* ---- a program that is run dry ---- */
 
-#define BETWEEN_PROGRAMS "--and"
-
 /* True if the answer is about the bytes that programs need, and not about changes. */
 static bool is_about_need(const struct fit_options *fit)
 {
     bool has_several = false;
     for (char *const *word = fit->dry.words; *word != NULL; word++)
-        has_several |= strcmp(*word, BETWEEN_PROGRAMS) == 0;
+        has_several |= strcmp(*word, MT_BETWEEN_PROGRAMS) == 0;
     return has_several || fit->quiet || fit->annotate || fit->summary != NULL || fit->scheduler != MT_SCHEDULER_COUNT;
 }
 
@@ -308,58 +303,19 @@ static mt_status check_program(const struct fit_options *fit)
     return mt_fail(MT_USAGE, "%s is about a run of the trace, not about a program", of_trace);
 }
 
-/* ---- programs as they are ---- */
-
-/* Splits the words into programs, which begin with the options of `usual`. Puts NULL between them in `words`, a copy. */
-static mt_status split_programs(const struct mt_dry_options *usual, char **words, struct mt_dry_options *out,
-                                size_t *out_count)
-{
-    char **begin = words;
-    *out_count = 0;
-    for (bool is_end = false; !is_end; words++) {
-        is_end = *words == NULL;
-        if (!is_end && strcmp(*words, BETWEEN_PROGRAMS) != 0)
-            continue;
-        if (words == begin)
-            return mt_fail(MT_USAGE, BETWEEN_PROGRAMS " stands between two programs");
-        if (*out_count == MT_MOST_PROGRAMS)
-            return mt_fail(MT_USAGE, "more than %d programs", MT_MOST_PROGRAMS);
-        *words = NULL;
-        out[*out_count] = *usual;
-        out[(*out_count)++].words = begin;
-        begin = words + 1;
-    }
-    return MT_OK;
-}
-
-static char **copy_words(char *const *words)
-{
-    size_t count = 0;
-    while (words[count] != NULL)
-        count++;
-    char **copy = mt_host_alloc((count + 1) * sizeof *copy);
-    memcpy(copy, words, count * sizeof *copy);
-    return copy;
-}
-
 static mt_status fit_need(const struct fit_options *fit, const struct mt_dry_options *usual,
                           const struct mt_fit_device *device)
 {
-    struct mt_dry_options programs[MT_MOST_PROGRAMS];
-    char **words = copy_words(usual->words);
-    struct mt_card_need_question question = {.programs = programs,
-                                             .device = device,
-                                             .form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT,
-                                             .is_quiet = fit->quiet,
-                                             .is_strict = fit->strict,
-                                             .annotates = fit->annotate,
-                                             .scheduler = (mt_scheduler)fit->scheduler,
-                                             .summary = fit->summary,
-                                             .title = "memtrace fit"};
-    mt_status status = split_programs(usual, words, programs, &question.count);
-    MT_THEN(status, mt_card_need_answer(&question));
-    free(words);
-    return status;
+    const struct mt_card_need_question question = {.program = usual,
+                                                   .device = device,
+                                                   .form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT,
+                                                   .is_quiet = fit->quiet,
+                                                   .is_strict = fit->strict,
+                                                   .annotates = fit->annotate,
+                                                   .scheduler = (mt_scheduler)fit->scheduler,
+                                                   .summary = fit->summary,
+                                                   .title = "memtrace fit"};
+    return mt_card_need_answer(&question);
 }
 
 static mt_status fit_program(const struct fit_options *fit)
