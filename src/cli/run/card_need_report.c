@@ -90,7 +90,8 @@ static void add_verdict(struct answer *answer)
         mt_text_add(out, "more than %s", MT_SIZE(MT_ROOMY_BYTES));
     else
         mt_text_add(out, "%s", MT_SIZE(need->bytes));
-    mt_text_add(out, " of the %s of ", MT_SIZE(need->memory_bytes));
+    mt_text_add(out, answer->question->limit_bytes == need->memory_bytes ? " of the limit of %s on " : " of the %s of ",
+                MT_SIZE(need->memory_bytes));
     mt_text_add_visible(out, answer->device);
     if (need->fits_by_reuse)
         mt_text_add(out, ", and fits since PyTorch frees cached memory when the card is full");
