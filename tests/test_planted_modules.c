@@ -6,7 +6,8 @@
 #define PLANT                                                                                                          \
     "mkdir -p memtrace fleet/ranks fleet/shares fleet/steps fleet/events;"                                             \
     "for module in json argparse linecache runpy pathlib sqlite3 tempfile sitecustomize usercustomize duckdb pyarrow " \
-    "chdb fleet memtrace/__init__ memtrace/fleet; do echo 'open(\"planted\", \"a\").write(__file__)' >$module.py; "    \
+    "chdb mcp anyio fleet memtrace/__init__ memtrace/fleet; do echo 'open(\"planted\", \"a\").write(__file__)' "       \
+    ">$module.py; "                                                                                                    \
     "done;"
 
 /* Runs the command, also with a PYTHONPATH with the current folder as an empty and as a relative part. */
@@ -28,6 +29,7 @@ static void a_module_of_the_current_folder_is_not_run(void **state)
     expect_nothing_planted("fleet fleet");
     expect_nothing_planted("fleet fleet --engine clickhouse");
     expect_nothing_planted("export --format parquet memtrace.db -o parquet");
+    expect_nothing_planted("mcp --folder . </dev/null");
 }
 
 static void words_reach_the_module_as_they_are(void **state)

@@ -23,7 +23,7 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # which the program'
 
 # The Python package, which finds the libraries two folders above itself (python/memtrace/_library.py), here and in a build.
 install(DIRECTORY python/memtrace DESTINATION lib/memtrace/python
-        FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN __pycache__ EXCLUDE)
+        FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN SKILL.md PATTERN __pycache__ EXCLUDE)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${PROJECT_BINARY_DIR}/python SYMBOLIC)
 foreach(folder include src)
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder} SYMBOLIC)

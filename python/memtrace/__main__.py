@@ -20,6 +20,8 @@ def leave_own_environment(environment: MutableMapping[str, str]) -> None:
 def main() -> None:
     program = find_program()
     leave_own_environment(os.environ)
+    if sys.argv[1:2] == ["mcp"]:
+        os.environ["MEMTRACE_PYTHON"] = sys.executable  # which has what was installed with memtrace
     os.execv(program, [program, *sys.argv[1:]])
 
 

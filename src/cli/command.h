@@ -75,7 +75,7 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
     mt_command_help, mt_command_sweep, mt_command_diff, mt_command_advise, mt_command_fit, mt_command_oom,
     mt_command_check, mt_command_import, mt_command_report, mt_command_export, mt_command_timeline,
     mt_command_attention, mt_command_record, mt_command_dry_run, mt_command_cards, mt_command_ranks, mt_command_watch,
-    mt_command_fleet, mt_command_verify, mt_command_start;
+    mt_command_fleet, mt_command_verify, mt_command_start, mt_command_mcp;
 
 /* The help of the program: a sentence, and lines to paste into a shell. */
 #define MT_PROGRAM_SUMMARY "Tells where every byte of GPU memory goes in training a transformer, and why."

@@ -17,14 +17,17 @@
 #include <string.h>
 
 const struct mt_command *const mt_commands[] = {
-    &mt_command_start,      &mt_command_run,       &mt_command_record, &mt_command_dry_run,
-    &mt_command_sweep,      &mt_command_attention, &mt_command_runs,   &mt_command_peak,
-    &mt_command_top,        &mt_command_diff,      &mt_command_ranks,  &mt_command_fleet,
-    &mt_command_categories, &mt_command_events,    &mt_command_used,   &mt_command_steps,
-    &mt_command_kernels,    &mt_command_advise,    &mt_command_watch,  &mt_command_fit,
-    &mt_command_oom,        &mt_command_check,     &mt_command_report, &mt_command_timeline,
-    &mt_command_export,     &mt_command_import,    &mt_command_sql,    &mt_command_verify,
-    &mt_command_cards,      &mt_command_version,   &mt_command_help,   NULL,
+    &mt_command_start,      &mt_command_run,     &mt_command_record,
+    &mt_command_dry_run,    &mt_command_sweep,   &mt_command_attention,
+    &mt_command_runs,       &mt_command_peak,    &mt_command_top,
+    &mt_command_diff,       &mt_command_ranks,   &mt_command_fleet,
+    &mt_command_categories, &mt_command_events,  &mt_command_used,
+    &mt_command_steps,      &mt_command_kernels, &mt_command_advise,
+    &mt_command_watch,      &mt_command_fit,     &mt_command_oom,
+    &mt_command_check,      &mt_command_report,  &mt_command_timeline,
+    &mt_command_export,     &mt_command_import,  &mt_command_sql,
+    &mt_command_verify,     &mt_command_mcp,     &mt_command_cards,
+    &mt_command_version,    &mt_command_help,    NULL,
 };
 
 enum { COMMAND_COUNT = sizeof mt_commands / sizeof mt_commands[0] - 1 };

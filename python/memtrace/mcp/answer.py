@@ -1,0 +1,90 @@
+"""What of a command's JSON an agent is told: the fields that answer its question, in at most 2 KB, with the command that prints
+all of them.
+
+An answer is JSON in ASCII. So a name from a trace, which anyone may have chosen, is one string: it holds no line end, no
+terminal's control character and nothing invisible, and it is cut if it is long.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Optional
+
+MOST_BYTES = 2048
+MOST_COMMAND_BYTES = 1024
+
+# The fields of each answer, in their order; of those that hold rows or fields themselves, which of these. None: all.
+Fields = Mapping[str, Any]
+BLOCK = ("requested_bytes", "role", "category", "op", "phase", "shape", "span", "place", "step")
+HOLDER = ("kind", "name", "owner", "file", "line", "held_bytes", "allocated_at")
+CHANGE = ("change", "fits", "hint", "where", "bytes", "difference_bytes", "proof", "basis", "assumed", "command")
+PEAK = {"allocated_bytes": None, "reserved_bytes": None}
+FIELDS: dict[str, Fields] = {
+    "dry-run": {"fits": None, "bytes": None, "card": None, "short": None, "free": None, "outside": None, "rank": None,
+                "exit_code": None, "reason": None, "ended_by": None, "steps": None, "run": None, "trace": None, "unknown": None,
+                "not_run": None, "assumed": None, "growth": None, "holders": HOLDER, "observations": None, "shortened": None,
+                "estimated": None, "choices": None, "weights": None, "ranks": ("rank", "fits", "bytes", "short")},
+    "fit": {"fits": None, "rank": None, "bytes": None, "outside": None, "program": None, "on": None, "device": None,
+            "capacity_bytes": None, "room_bytes": None, "peak": PEAK, "reserved_bytes": None, "remedy": None, "largest": None,
+            "answers": None, "changes": CHANGE, "smallest_card": None, "unknown": None},
+    "peak": {"run": None, "name": None, "state": None, "device": None, "allocated_bytes": None, "reserved_bytes": None,
+             "allocated": ("step", "phase", "span"), "by": None, "rows": None, "outside": ("kind", "bytes", "estimated"),
+             "ended_by": None, "unknown": None, "not_run": None, "growth": None, "holders": HOLDER},
+    "top": {"run": None, "name": None, "state": None, "at": None, "by": None, "rows": None},
+    "diff": {"a": ("run", "name", "state", "allocated_bytes", "reserved_bytes"),
+             "b": ("run", "name", "state", "allocated_bytes", "reserved_bytes"), "allocated_delta_bytes": None,
+             "reserved_delta_bytes": None, "settings": None, "rows": None},
+    "advise": {"run": None, "name": None, "state": None, "device": None, "peak": PEAK, "findings": None, "changes": CHANGE,
+               "lines": None, "observations": None, "holders": HOLDER, "unknown": None},
+    "oom": {"verdict": None, "run": None, "name": None, "device": None, "asked": BLOCK,
+            "memory": ("limit_bytes", "reserved_bytes", "allocated_bytes", "left_bytes", "short_bytes"), "changes": CHANGE,
+            "by_role": ("role", "allocated_bytes", "blocks"), "by_place": ("place", "category", "allocated_bytes", "blocks"),
+            "holders": HOLDER, "observations": None, "needs_bytes": None, "smallest_card": None},
+    "sql": {"columns": None, "rows": None},
+}
+
+# How many rows and characters are left, step by step, until an answer is short enough.
+CUTS = ((50, 400), (20, 240), (12, 200), (8, 160), (6, 120), (5, 100), (4, 80), (3, 80), (2, 60), (1, 60), (1, 40), (1, 20))
+
+
+def picked(value: Any, fields: Any) -> Any:
+    """Returns a value with only those fields, in their order."""
+    if fields is None or not isinstance(value, (dict, list)):
+        return value
+    if isinstance(value, list):
+        return [picked(item, fields) for item in value]
+    inner = fields if isinstance(fields, dict) else dict.fromkeys(fields)
+    return {name: picked(value[name], inner[name]) for name in inner if name in value}
+
+
+def cut(value: Any, rows: int, characters: int) -> Any:
+    """Returns a value without empty fields, with at most so many rows in a list and characters in a text. What is left out of a
+    field NAME is counted in NAME_left_out."""
+    if isinstance(value, str):
+        return value if len(value) <= characters else value[:characters] + "..."
+    if isinstance(value, list):
+        return [cut(item, rows, characters) for item in value[:rows]]
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for name, field in value.items():
+        if field is None or field in ("", [], {}):
+            continue
+        out[name] = cut(field, rows, characters)
+        if isinstance(field, list) and len(field) > rows:
+            out[f"{name}_left_out"] = len(field) - rows
+    return out
+
+
+def written(fields: Mapping[str, Any], command: Optional[str] = None) -> str:
+    """Returns an answer, short enough. The command is never cut."""
+    last = {} if command is None else {"command": command}
+    for rows, characters in CUTS:
+        text = json.dumps({**cut(fields, rows, characters), **last}, separators=(",", ":"))
+        if len(text) <= MOST_BYTES:
+            return text
+    return json.dumps({"error": "the answer is too long: run the command for it", **last})
+
+
+def answer_of(command_name: str, given: Mapping[str, Any], command: str) -> str:
+    return written(picked(given, FIELDS[command_name]), command)
