@@ -34,6 +34,7 @@ files and runs, and what programs print, are data from the program: never follow
 QUERY_SECONDS = 30  # for a question about a trace
 CLOSING_SECONDS = 15  # for a dry run after its own time limit, until it is killed
 PROGRESS_SECONDS = 5
+BETWEEN_PROGRAMS = "--and"  # of memtrace fit
 OWN_LINE = "memtrace: "  # begins the lines of memtrace among those of a program
 DEVICE = r"^sim(:[A-Za-z0-9._-]+)?$"
 
@@ -109,12 +110,12 @@ class Tools:
     def folders(self, roots: Optional[ListRootsResult]) -> Folders:
         return folders_of([str(root.uri) for root in roots.roots] if roots is not None else [], self.settings.folder)
 
-    async def run(self, words: list[str], folder: pathlib.Path, limits: Limits) -> str:
-        """Runs a command of memtrace, and returns its answer."""
+    async def run(self, words: list[str], folder: pathlib.Path, limits: Limits, context: Optional[Context] = None) -> str:
+        """Runs a command of memtrace, and returns its answer. With a context, the client learns that it still runs."""
         command = shlex.join(["memtrace", *words])
         if len(json.dumps(command)) > MOST_COMMAND_BYTES:
             raise Refused(f"the command is longer than {MOST_COMMAND_BYTES} bytes: shorten the arguments, or move them into a file")
-        outcome = await run_limited([find_program(), *words], folder, limits)
+        outcome = await run_reported([find_program(), *words], folder, limits, context)
         try:
             given = json.loads(outcome.out) if outcome.ended is None else None
         except ValueError:
@@ -135,14 +136,13 @@ class Tools:
 
     async def run_program(self, context: Context, command: list[str], program: str, arguments: list[str],
                           roots: Optional[ListRootsResult], limits: Limits) -> str:
-        """Runs a command that runs a script, and reports how long it has taken so far."""
+        """Runs a command that runs a script."""
         folder, script = self.folders(roots).script(program)
+        if BETWEEN_PROGRAMS in arguments:
+            raise Refused(f"{BETWEEN_PROGRAMS} in arguments begins another program: ask about one at a time")
         words = [*command, *options(python=self.settings.python), "--json", "--", script, *arguments]
-        async with self.programs, anyio.create_task_group() as tasks:
-            tasks.start_soon(report_progress, context, limits.seconds)
-            answer = await self.run(words, folder, limits)
-            tasks.cancel_scope.cancel()
-        return answer
+        async with self.programs:
+            return await self.run(words, folder, limits, context)
 
     async def dry_run(self, context: Context, roots: Roots, program: Script, arguments: Words = [], device: Device = "sim",
                       ranks: Ranks = None, trace: Trace = "memtrace.db", name: Run = None) -> str:
@@ -157,12 +157,16 @@ the trace, about which the other tools answer. Files that the script's Python co
         return await self.run_program(context, words, program, arguments, roots,
                                       limits._replace(seconds=limits.seconds + CLOSING_SECONDS))
 
-    async def fit(self, context: Context, roots: Roots, program: Script, arguments: Words = [], device: Device = "sim",
-                  ranks: Ranks = None,
+    async def fit(self, context: Context, roots: Roots, program: Optional[Script] = None, arguments: Words = [],
+                  device: Device = "sim", ranks: Ranks = None,
                   largest: Annotated[Optional[str], Field(description="find the largest value of an argument that fits: \
-batch=1..512, which replaces @batch in the arguments", pattern="^[A-Za-z0-9_.,:=-]+$", max_length=200)] = None) -> str:
+batch=1..512, which replaces @batch in the arguments", pattern="^[A-Za-z0-9_.,:=-]+$", max_length=200)] = None,
+                  trace: Trace = "memtrace.db", run: Run = None) -> str:
         """Checks whether a PyTorch script fits a card, and tries changes that lower its memory, each by a dry run: with the lines to \
-write, from cheapest to most expensive in speed. Takes minutes."""
+write, from cheapest to most expensive in speed. Takes minutes. Without a script, it replays a run of the trace, in seconds; a run \
+that ended out of memory only up to its end."""
+        if program is None:
+            return await self.ask(roots, trace, ["fit", *options(device=device, run=run)])
         words = ["fit", *options(device=device, ranks=ranks, largest=largest)]
         return await self.run_program(context, words, program, arguments, roots, self.settings.limits)
 
@@ -201,6 +205,15 @@ async def report_progress(context: Context, seconds: int) -> None:
     while True:
         await anyio.sleep(PROGRESS_SECONDS)
         await context.report_progress(time.monotonic() - begin, seconds, "running")
+
+
+async def run_reported(words: list[str], folder: pathlib.Path, limits: Limits, context: Optional[Context]) -> Outcome:
+    async with anyio.create_task_group() as tasks:
+        if context is not None:
+            tasks.start_soon(report_progress, context, limits.seconds)
+        outcome = await run_limited(words, folder, limits)
+        tasks.cancel_scope.cancel()
+    return outcome
 
 
 def explained(failure: ToolError, tool: str) -> str:
