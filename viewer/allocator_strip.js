@@ -61,8 +61,10 @@ export class AllocatorStrip {
         if (from.slice(0, 3).some((each, i) => each !== this.from[i])) this.held = holesAt(scene, scene.mapRun, moment);
         this.from = from;
         const refused = refusalAt(scene.runs[scene.mapRun], moment);
-        const name = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
-        setText(byId("allocator-title"), `At ${name}, by address: ${addressText(low)} to ${addressText(high)}`);
+        setText(
+            byId("allocator-title"),
+            `At ${scene.pinnedName}, by address: ${addressText(low)} to ${addressText(high)}`,
+        );
         setText(byId("allocator-text"), holesText(this.held, refused));
         this.draw(refused);
     }

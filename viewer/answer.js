@@ -1,10 +1,11 @@
 /**
- * The first sentences of the page: the peak, its place in the program and its categories. Also the differences between
- * the page and the trace.
+ * The card at the top of the page in words: the verdict, what was refused, the peak and its place in the program. Also the
+ * differences between the page and the trace.
  */
 import { compositionAt } from "./composition.js";
-import { make } from "./dom.js";
-import { changeText, exactBytes, percentText, plural, sizeText } from "./numbers.js";
+import { make, shortText } from "./dom.js";
+import { changeText, exactBytes, plural, sizeText } from "./numbers.js";
+import { cardBars, firstRemedy } from "./verdict_card.js";
 import { describeMoment, inPlaceText, runName } from "./where.js";
 
 /** The largest request that a page stores (docs/page.md). */
@@ -25,14 +26,31 @@ export function peakShares(scene, number) {
 }
 
 /**
- * @param {{name: string, bytes: number}[]} shares
+ * Returns the verdict about one run: "Fits: 15.88 of 23.52 GiB", "Out of memory: 940.00 MiB short".
+ * @param {Scene} scene
+ */
+export function verdictText({ runs, refusals, answers }) {
+    const { info, peaks } = runs[0];
+    const verdict = answers?.verdict;
+    const short = answers?.what_if?.oom?.memory.short_bytes ?? verdict?.short_bytes ?? 0;
+    if (refusals[0])
+        return `Out of memory: ${short ? `${sizeText(short)} short` : `${sizeText(refusals[0].bytes)} refused`}`;
+    if (!verdict || verdict.card_bytes === 0) return `Peak: ${sizeText(peaks.allocated.bytes)}`;
+    const part = ofText(verdict.needed_bytes, verdict.card_bytes);
+    if (info.state !== "done") return `Peak: ${part}`;
+    if (!verdict.fits) return `Does not fit: ${sizeText(short)} short, ${part}`;
+    return verdict.fills_at < 0 ? `Fits: ${part}` : `Fits until iteration ${verdict.fills_at}, by estimate: ${part}`;
+}
+
+/**
+ * Returns "15.88 of 23.52 GiB", with both units if they differ.
+ * @param {number} part
  * @param {number} whole
  */
-function sharesText(shares, whole) {
-    const most = shares
-        .slice(0, 4)
-        .map(({ name, bytes }) => `${name} ${sizeText(bytes)} (${percentText(bytes, whole)})`);
-    return shares.length > 4 ? `${most.join(", ")}, and ${shares.length - 4} more` : most.join(", ");
+export function ofText(part, whole) {
+    const [first, second] = [sizeText(part), sizeText(whole)];
+    const unit = second.slice(second.indexOf(" "));
+    return `${first.endsWith(unit) ? first.slice(0, -unit.length) : first} of ${second}`;
 }
 
 /** @param {Scene} scene */
@@ -45,15 +63,9 @@ function oneRun(scene) {
         make(
             "p",
             {},
-            make("strong", { id: "peak-size" }, sizeText(allocated.bytes)),
-            ` allocated at the peak${place && ","}${place}: `,
-            sharesText(peakShares(scene, 0), allocated.bytes),
-            ". ",
-            make(
-                "span",
-                { class: "faint" },
-                `${exactBytes(allocated.bytes)}; ${sizeText(reserved.bytes)} reserved at most.`,
-            ),
+            make("span", { id: "peak-size" }, sizeText(allocated.bytes)),
+            ` allocated at the peak${place && ","}${place}; ${sizeText(reserved.bytes)} reserved at most. `,
+            make("span", { class: "faint" }, `${exactBytes(allocated.bytes)}.`),
         ),
     ];
 }
@@ -70,10 +82,11 @@ function pinRefusal(scene, number, event) {
 }
 
 /**
+ * Says what was refused last, and where.
  * @param {Scene} scene
  * @param {number} number
  */
-function outOfMemoryText(scene, number) {
+function refusalText(scene, number) {
     const run = scene.runs[number];
     const { texts, categories } = scene.description;
     return run.lanes.ooms.slice(-1).map(({ event, bytes, label, span }) => {
@@ -81,11 +94,12 @@ function outOfMemoryText(scene, number) {
             label > 0 ? `${categories[run.labels.category[label]]} (${texts[run.labels.op[label]]})` : "a block";
         const place = describeMoment(scene.description, run, event);
         const where = inPlaceText({ ...place, span: texts[span] || place.span });
+        const line = number === 0 && scene.refusals[0] && scene.answers?.verdict?.line;
         return make(
             "p",
-            { class: "alarm" },
-            make("strong", {}, "Out of memory: "),
-            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated${where} on ${run.info.device}. `,
+            {},
+            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated` +
+                `${where}${line ? ` at ${line}` : ""} on ${run.info.device}. `,
             make(
                 "button",
                 { type: "button", class: "link", onclick: () => pinRefusal(scene, number, event) },
@@ -107,18 +121,12 @@ function twoRuns(scene) {
         .sort((a, b) => Math.abs(b.bytes) - Math.abs(a.bytes))
         .slice(0, 5)
         .map(({ name, bytes }) => `${name} ${changeText(bytes)}`);
-    const by =
-        second === first
-            ? "as high as"
-            : `${sizeText(Math.abs(second - first))} ${second > first ? "higher" : "lower"} than`;
     return [
         make(
             "p",
             {},
-            make("strong", { id: "peak-size" }, sizeText(second)),
-            ` allocated at the peak of ${to}, ${by} `,
-            from,
-            ` (${sizeText(first)})`,
+            make("span", { id: "peak-size" }, sizeText(second)),
+            ` allocated at the peak of ${to}, ${sizeText(first)} at the peak of ${from}`,
             changes.length > 0 ? `: ${changes.join(", ")}.` : ".",
         ),
     ];
@@ -165,21 +173,44 @@ function losses(scene) {
  */
 function oomText({ answers }) {
     const oom = answers?.what_if?.oom;
-    if (!oom) return [];
-    const { short_bytes: short } = oom.memory;
-    return [make("p", { id: "verdict" }, short ? `${sizeText(short)} short. ${oom.verdict}` : oom.verdict)];
+    return oom ? [make("p", { id: "verdict" }, oom.verdict)] : [];
 }
 
 /**
- * Writes the answer into `element`.
+ * Returns what makes the figures of a dry run uncertain, a line each.
+ * @param {Scene} scene
+ */
+function notes({ answers }) {
+    return (answers?.verdict?.notes ?? []).map((note) => make("p", { class: "faint note" }, note));
+}
+
+/**
+ * Returns the title of the card: the verdict about one run, or how two runs compare.
+ * @param {Scene} scene
+ */
+function cardTitle(scene) {
+    if (scene.runs.length === 1) return verdictText(scene);
+    const [first, second] = scene.runs.map((run) => run.peaks.allocated.bytes);
+    const [from, to] = scene.runs.map((run) => shortText(runName(run.info)));
+    if (first === second) return `${to} peaks as high as ${from}`;
+    return `${to} peaks ${sizeText(Math.abs(second - first))} ${second > first ? "higher" : "lower"} than ${from}`;
+}
+
+/**
+ * Writes the card into `element`: the verdict, what it rests on, bars of memory, and the change to make first.
  * @param {HTMLElement} element
  * @param {Scene} scene
  */
 export function showAnswer(element, scene) {
+    const isAlarm = scene.refusals.some((refusal) => refusal !== null) || scene.answers?.verdict?.fits === false;
     element.replaceChildren(
-        ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
+        make("h2", { id: "verdict-title", class: isAlarm ? "alarm" : undefined }, cardTitle(scene)),
+        ...cardBars(scene),
+        ...firstRemedy(scene),
+        ...scene.runs.flatMap((_, number) => refusalText(scene, number)),
         ...oomText(scene),
         ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),
+        ...notes(scene),
         ...losses(scene),
         ...disagreements(scene),
     );

@@ -5,11 +5,13 @@
  *   event (first + i * width) / 2
  * @typedef {{change: string, command: string, hint: string, proof: string, requested_bytes: number, allocated_bytes: number,
  *   reserved_bytes: number, fits: boolean, curve: ?Curve}} Change
- * @typedef {{verdict: string, memory: {short_bytes: number}}} Refused
+ * @typedef {{verdict: string, memory: {short_bytes: number, reserved_bytes: number}, asked: {segment_bytes: number}}} Refused
+ * @typedef {{fits: boolean, needed_bytes: number, outside_bytes: number, card_bytes: number, short_bytes: number,
+ *   fills_at: number, line: string, notes: string[]}} Verdict
  * @typedef {{as_it_was: Change & {alloc: string}, changes: Change[], cards: {name: string, usable_bytes: number}[],
  *   oom: ?Refused}} WhatIfAnswer
  * @typedef {{causes: {cause: string, bytes: number, evidence: string}[], allocated_delta_bytes: number}} Difference
- * @typedef {{what_if?: ?WhatIfAnswer, diff?: ?Difference, sentence?: string}} Answers
+ * @typedef {{verdict?: Verdict, what_if?: ?WhatIfAnswer, diff?: ?Difference, sentence?: string}} Answers
  */
 import { inflate } from "./decode.js";
 
@@ -40,4 +42,48 @@ export function eventOfBin({ first, width }, i, eventCount) {
  */
 export function peakOfChange({ reserved_bytes: reserved, allocated_bytes: allocated }) {
     return Math.max(reserved, allocated);
+}
+
+/**
+ * Returns the bytes that the run reserved as it was; of one that ended out of memory, with what was refused.
+ * @param {WhatIfAnswer} whatIf
+ */
+export function bytesBefore({ as_it_was: before, oom }) {
+    return oom ? oom.memory.reserved_bytes + oom.asked.segment_bytes : before.reserved_bytes;
+}
+
+/**
+ * @param {Change} change
+ * @param {WhatIfAnswer} whatIf
+ */
+export function savingOf(change, whatIf) {
+    return bytesBefore(whatIf) - peakOfChange(change);
+}
+
+/**
+ * Returns the changes that save memory, the largest saving first.
+ * @param {WhatIfAnswer} whatIf
+ */
+export function savingChanges(whatIf) {
+    return whatIf.changes
+        .filter((change) => change.fits && savingOf(change, whatIf) > 0)
+        .sort((a, b) => savingOf(b, whatIf) - savingOf(a, whatIf));
+}
+
+/**
+ * Returns the change to make first: of a run out of memory the one that costs training least, since each suffices; else the one
+ * that saves most. null: there is none.
+ * @param {WhatIfAnswer} whatIf
+ */
+export function firstChange(whatIf) {
+    const saving = savingChanges(whatIf);
+    return (whatIf.oom ? whatIf.changes.find((change) => saving.includes(change)) : saving[0]) ?? null;
+}
+
+/**
+ * Returns the line to copy: a command, or the hint of what to write.
+ * @param {Change} change
+ */
+export function lineOf({ command, hint }) {
+    return command || hint;
 }

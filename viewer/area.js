@@ -7,10 +7,11 @@ import { columnsOfView, rasterArea } from "./area_raster.js";
 import { momentAt } from "./axis.js";
 import { PHASE_TINTS } from "./bars.js";
 import { channels, mixed } from "./colors.js";
+import { drawGhost, ghostLeft } from "./ghost.js";
 import { wordOf } from "./inks.js";
 import { intervalAt, lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
-import { drawLabel, drawSizeAxis, fitText, LEFT, strokeOnAny } from "./plot.js";
+import { drawLabel, drawSizeAxis, LEFT, strokeOnAny } from "./plot.js";
 
 /** The share of a phase's tint in the background of the area. */
 const PHASE_SHARE = 0.1;
@@ -139,7 +140,7 @@ function drawPeak(plot, scene, number, top, most, height) {
 function drawCapacity(plot, scene, top, most, height) {
     const { context } = plot;
     const { theme, capacity } = scene;
-    if (!scene.showsCapacity(most / 1.02) || capacity > most) return;
+    if (!scene.showsCapacity) return;
     const y = Math.round(top + height - (capacity / most) * height) + 0.5;
     context.strokeStyle = theme.alarm;
     context.lineWidth = 1.5;
@@ -149,7 +150,9 @@ function drawCapacity(plot, scene, top, most, height) {
     context.stroke();
     context.font = `11px ${theme.font}`;
     const text = `${scene.card || "card"}: ${sizeText(capacity)}`;
-    drawLabel(context, theme, text, LEFT + 6, y + 10, theme.alarm);
+    const ghost = ghostLeft(plot, scene, 0);
+    const left = ghost !== null && ghost < plot.width / 2 ? plot.width - context.measureText(text).width - 6 : 6;
+    drawLabel(context, theme, text, LEFT + left, y - 9, theme.alarm);
 }
 
 /**
@@ -187,14 +190,16 @@ function drawChange(plot, scene, change, number, top, most, height) {
     }
     strokeOnAny(context, theme);
     context.restore();
-    context.font = `600 12px ${theme.font}`;
-    const text = fitText(
-        context,
-        `what if: ${change.change}: at most ${sizeText(peakOfChange(change))} reserved`,
-        plot.width - 24,
-    );
-    drawLabel(context, theme, text, LEFT + 6, Math.min(top + height - 10, y(peakOfChange(change)) + 11), theme.accent);
-    context.font = `11px ${theme.font}`;
+}
+
+/**
+ * Returns the bytes at a height of an area's canvas.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} y   pixels from the upper edge
+ */
+export function bytesAtHeight(plot, scene, y) {
+    return ((plot.height - y) / (plot.height - ABOVE)) * scene.areaTop;
 }
 
 /**
@@ -213,6 +218,7 @@ function drawOom(plot, scene, number, top, height) {
         if (x < 0 || x > plot.width) continue;
         context.fillStyle = theme.alarm;
         context.fillRect(LEFT + x - 1, top, 2, height);
+        if (event === scene.refusals[number]?.event && !scene.isFiltered) continue; // its ghost says so
         context.font = `600 11px ${theme.font}`;
         const { width } = context.measureText(OOM_TEXT);
         const left = x > plot.width / 2 ? x - MARK_WIDTH - width : x + MARK_WIDTH;
@@ -258,6 +264,7 @@ export function drawArea(plot, scene, number) {
         drawReserved(plot, theme, reservedByColumn(run, number, axis, view, plot.width), ABOVE, most, height);
     drawCapacity(plot, scene, ABOVE, most, height);
     drawOom(plot, scene, number, ABOVE, height);
+    if (!scene.isFiltered) drawGhost(plot, scene, number, ABOVE, height);
     if (scene.change && !scene.isFiltered) drawChange(plot, scene, scene.change, number, ABOVE, most, height);
     drawPeak(plot, scene, number, ABOVE, most, height);
     return columns;

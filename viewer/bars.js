@@ -14,8 +14,8 @@ import { fitText, LEFT } from "./plot.js";
 export const TICKS_HEIGHT = 20;
 const BETWEEN_TICKS = 14; // pixels between texts that are not evenly spaced
 const ROW_HEIGHT = { program: 17, step: 18, phase: 17, span: 15, kernel: 15 };
-/** Rows of spans that are shown, unless all are. */
-export const FEW_DEPTHS = 5;
+/** Rows of spans that are shown until all are asked for. */
+export const FEW_DEPTHS = 1;
 
 /**
  * Returns the rows of a run's bars: one for each lane, with all depths of spans or few.

@@ -1,4 +1,5 @@
 /** "Copy as command": the memtrace command that prints what the page shows. */
+import { momentAt } from "./axis.js";
 import { setText, byId } from "./dom.js";
 
 /**
@@ -15,8 +16,7 @@ export function shellQuote(text) {
  * @param {...(string | number)} words
  */
 export function commandOf(trace, ...words) {
-    const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
-    return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
+    return ["memtrace", ...words, "--trace", trace].map((word) => shellQuote(String(word))).join(" ");
 }
 
 /** @param {string} name */
@@ -36,6 +36,10 @@ function compositionQuery(first, event) {
         `(SELECT allocation FROM event WHERE kind = ${KIND("free")} AND ${upTo}) GROUP BY category ORDER BY bytes DESC`
     );
 }
+
+const ALLOCATIONS =
+    "SELECT * FROM event LEFT JOIN label ON label.run = :run AND label.id = event.label " +
+    `WHERE kind = ${KIND("alloc")}`;
 
 /** @param {number} event */
 function blockQuery(event) {
@@ -59,28 +63,63 @@ function diffCommand([first, second]) {
 }
 
 /**
- * Returns the command for the selected block or else the pinned moment; for two runs, for their difference.
+ * Returns the words of the command for the blocks that were allocated in a measured range.
+ * @param {Scene} scene
+ * @param {{x0: number, x1: number}} measured
+ */
+function rangeWords({ axis, mapRun, runs }, { x0, x1 }) {
+    const first = runs[mapRun].info.first_event;
+    const [from, to] = [x0, x1].sort((a, b) => a - b).map((x) => first + Math.max(-1, momentAt(axis, mapRun, x)));
+    return ["sql", `${ALLOCATIONS} AND event.id BETWEEN ${from + 1} AND ${to} ORDER BY block_bytes DESC`];
+}
+
+/**
+ * Returns the words of the command for the selected bar: a step's events, or a module's blocks; null for others.
+ * @param {Scene} scene
+ */
+function barWords({ bar, description }) {
+    if (bar?.lane.kind === "step") return ["events", "--step", bar.lane.text[bar.i]];
+    if (bar?.lane.kind === "span") return ["top", "--module", description.texts[bar.lane.text[bar.i]]];
+    return null;
+}
+
+/**
+ * Returns the words of the command for the blocks that are shown alone; null if all are shown.
+ * @param {Scene} scene
+ */
+function shownWords({ isolated, within, colors, pinnedAtPeak }) {
+    const at = pinnedAtPeak ? ["--at", "peak"] : [];
+    const only = isolated >= 0 ? ["--category", colors[isolated].name] : [];
+    const module = within ? ["--module", within] : [];
+    return only.length + module.length > 0 ? ["top", ...only, ...module, ...at] : null;
+}
+
+/**
+ * Returns the words of the command for the pinned moment: the peak, the refusal, or what was live.
+ * @param {Scene} scene
+ */
+function momentWords(scene) {
+    const { info } = scene.runs[0];
+    if (scene.pinnedName === "the refusal") return ["oom"];
+    if (scene.pinnedAtPeak || scene.moments[0] < 0) return ["peak"];
+    return ["sql", compositionQuery(info.first_event, info.first_event + scene.moments[0])];
+}
+
+/**
+ * Returns the command for what is selected: a block, a bar, a range, a category or a module; else for the pinned moment, or for
+ * the difference of two runs.
  * @param {Scene} scene
  */
 export function commandFor(scene) {
     const { info, blocks } = scene.runs[scene.mapRun];
-    if (scene.selected >= 0)
-        return commandOf(
-            info.trace,
-            "sql",
-            blockQuery(info.first_event + blocks.alloc[scene.selected]),
-            "--run",
-            info.id,
-        );
+    const words =
+        (scene.selected >= 0 && ["sql", blockQuery(info.first_event + blocks.alloc[scene.selected])]) ||
+        barWords(scene) ||
+        (scene.measured && rangeWords(scene, scene.measured)) ||
+        shownWords(scene);
+    if (words) return commandOf(info.trace, ...words, "--run", info.id);
     if (scene.runs.length > 1) return diffCommand(scene.runs.map((run) => run.info));
-    if (scene.pinnedAtPeak || scene.moments[0] < 0) return commandOf(info.trace, "peak", "--run", info.id);
-    return commandOf(
-        info.trace,
-        "sql",
-        compositionQuery(info.first_event, info.first_event + scene.moments[0]),
-        "--run",
-        info.id,
-    );
+    return commandOf(info.trace, ...momentWords(scene), "--run", info.id);
 }
 
 /**
@@ -103,7 +142,7 @@ export async function copyText(text) {
         await navigator.clipboard.writeText(text);
         setText(byId("said"), "Copied the command.");
     } catch {
-        setText(byId("said"), "The command is shown below the header.");
+        setText(byId("said"), "The command is shown at the lower edge.");
     }
 }
 

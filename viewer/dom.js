@@ -70,7 +70,7 @@ export function refill(element, children) {
 
 /**
  * Returns a copy of the one element in a template.
- * @param {"rank-chart" | "change-chart"} id
+ * @param {"rank-chart"} id
  */
 export function copyOf(id) {
     return /** @type {Element} */ (document.importNode(byId(id).content, true).firstElementChild);

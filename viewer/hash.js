@@ -22,7 +22,7 @@ export function hashOf(scene) {
         values.set("high", String(view.high));
     }
     if (scene.mapRun > 0) values.set("map", String(scene.mapRun));
-    if (!scene.pinnedAtPeak) values.set("at", scene.moments.join(","));
+    if (!scene.isPinnedAtOpening) values.set("at", scene.moments.join(","));
     if (scene.selected >= 0) values.set("block", String(scene.selected));
     if (scene.bar) {
         const lane = allLanes(scene.runs[scene.mapRun].lanes).indexOf(scene.bar.lane);
@@ -73,7 +73,7 @@ function placeIn(values, name, count) {
 }
 
 /**
- * Returns the pinned moments, one a run; null if there are none: then the peaks are pinned.
+ * Returns the pinned moments, one a run; null if there are none: then those that a page opens with are.
  * @param {URLSearchParams} values
  * @param {Run[]} runs
  */
@@ -133,9 +133,7 @@ export function applyHash(scene, hash) {
     scene.setAxis(AXIS_KINDS.find((kind) => kind === values.get("x")) ?? scene.axis.kind);
     scene.setMapRun(Math.max(0, placeIn(values, "map", scene.runs.length)));
     const run = scene.runs[scene.mapRun];
-    const moments = momentsIn(values, scene.runs);
-    if (moments) scene.pin(moments);
-    else scene.pinPeaks();
+    scene.pin(momentsIn(values, scene.runs) ?? scene.openingMoments);
     scene.set({
         view: viewIn(values, scene, run),
         selected: placeIn(values, "block", run.blocks.count),

@@ -100,7 +100,7 @@ export class Icicle {
         const root = makeModuleTree(scene.description, scene.runs, live, scene.eachLayer);
         const nodes = layOut(root);
         const levels = Math.max(0, ...nodes.map(({ level }) => level + 1));
-        const pinned = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
+        const pinned = scene.pinnedName;
         setText(
             byId("icicle-title"),
             `At ${isPinned ? pinned : "the cursor"}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,

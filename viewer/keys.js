@@ -9,6 +9,7 @@ import { barBeside, selectedBar } from "./bars.js";
 import { copyCommand } from "./copy_command.js";
 import { byId, make, setText } from "./dom.js";
 import { goToPeak } from "./peak.js";
+import { focusSelection, markSelection } from "./selection.js";
 import { toggleTheme } from "./theme.js";
 import { panAddressBy, panBy, revealX, wholeView, withRange, zoomAt } from "./view.js";
 
@@ -120,12 +121,14 @@ const KEYS = [
         "show everything",
         (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) }),
     ],
+    [["f"], "F", "zoom to the selected block, bar or range", focusSelection],
+    [["m"], "M", "measure the selected block or bar", markSelection],
     [["z"], "Z", "zoom to the measured range", zoomToMeasured],
     [["p"], "P", "jump to the peak", goToPeak],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "next x axis: time, event number, phases", nextAxis],
-    [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
+    [["b"], "B", "all rows of spans, or one", (scene) => scene.set({ allDepths: !scene.allDepths })],
     [["l"], "L", "modules: alike layers as one, or each", toggleLayers],
     [["/"], "/", "search words of labels; Enter goes to the next block found", () => byId("search").focus()],
     [["c"], "C", "copy as command", copyCommand],
@@ -138,7 +141,7 @@ const MOUSE = [
     ["Alt wheel", "zoom addresses, over the map"],
     ["drag", "move"],
     ["Shift drag", "measure a range"],
-    ["click", "pin a moment; over the map, select a block, over the bars a bar"],
+    ["click", "pin a moment; select the block or the bar that is there"],
     ["two fingers", "zoom and move"],
     ["double click", "zoom to a step, phase, span or kernel"],
 ];

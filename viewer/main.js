@@ -22,6 +22,7 @@ import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { applyHash } from "./hash.js";
 import { listenToKeys, toggleLayers } from "./keys.js";
 import { prepareMap } from "./map.js";
+import { listenToMenu } from "./menu.js";
 import { makePlots, Painter } from "./painter.js";
 import { goToPeak } from "./peak.js";
 import { Pointer } from "./pointer.js";
@@ -75,7 +76,9 @@ function listen(scene, painter) {
     byId("each-layer").addEventListener("click", () => toggleLayers(scene));
     byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
     byId("to-peak").addEventListener("click", () => goToPeak(scene));
+    listenToMenu();
     byId("copy").addEventListener("click", () => copyCommand(scene));
+    byId("close-command").addEventListener("click", () => (byId("command").hidden = true));
     save.append(...FORMATS.map((format) => make("option", {}, format)));
     save.addEventListener("change", () => {
         if (FORMATS.includes(save.value)) saveAs(scene, painter.columns, save.value);

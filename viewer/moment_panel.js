@@ -78,7 +78,7 @@ export class MomentPanel {
         this.shown = key;
         const run = scene.runs[scene.mapRun];
         const moment = scene.moments[scene.mapRun];
-        setText(byId("moment-title"), scene.pinnedAtPeak ? "At the peak" : "At the pinned moment");
+        setText(byId("moment-title"), `At ${scene.pinnedName}`);
         setText(byId("moment-where"), shortText(momentText(describeMoment(scene.description, run, moment))));
         showSizes(scene);
         showGroups(

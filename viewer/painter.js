@@ -11,18 +11,19 @@ import { Causes } from "./causes.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { forgetCommand } from "./copy_command.js";
+import { peakOfChange } from "./answers.js";
 import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { HashKeeper } from "./hash.js";
 import { Icicle } from "./icicle.js";
 import { Legend } from "./legend.js";
 import { AddressMap } from "./map.js";
+import { MeasuredBox } from "./measured_box.js";
 import { Minimap } from "./minimap.js";
 import { MomentPanel } from "./moment_panel.js";
 import { sizeText } from "./numbers.js";
 import { Overlay } from "./overlay.js";
 import { Plot } from "./plot.js";
 import { Search } from "./search.js";
-import { measuredText } from "./range.js";
 import { WhatIf } from "./what_if.js";
 import { runName } from "./where.js";
 
@@ -80,9 +81,7 @@ export class Painter {
         this.waiting = false; // a frame is asked for
         this.following = false; // the same, of what follows the pointer
         /** @type {unknown[]} */
-        this.fitted = []; // mapRun and allDepths when the canvases were last resized
-        /** @type {unknown[]} */
-        this.measured = []; // the range that is told, with the axis and whether times were exact
+        this.fitted = []; // mapRun, allDepths and isWide when the canvases were last resized
         this.minimap = new Minimap(this.plots.minimap);
         this.map = new AddressMap(this.plots.map);
         this.overlay = new Overlay(byId("overlay"), byId("charts"), plots);
@@ -97,6 +96,7 @@ export class Painter {
             new AllocatorStrip(scene),
             this.icicle,
             new Search(scene),
+            new MeasuredBox(scene, plots),
             new HashKeeper(scene),
         ];
     }
@@ -138,6 +138,7 @@ export class Painter {
         const { scene } = this;
         this.nameRun();
         this.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
+        byId("minimap").hidden = scene.isWide;
         const { areas, difference, minimap, bars, map } = this.plots;
         for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
         this.overlay.fit(map.width);
@@ -151,12 +152,20 @@ export class Painter {
             : "";
     }
 
+    /** Returns "; blue: reserved with half the micro-batch, at most 9.31 GiB" if a change is drawn. */
+    changeText() {
+        const { change } = this.scene;
+        return change
+            ? `; blue: reserved with ${shortText(change.change)}, at most ${sizeText(peakOfChange(change))}`
+            : "";
+    }
+
     /** Says of the areas what they show. */
     nameAreas() {
         const { scene } = this;
         const what = scene.isFiltered
             ? "Allocated by category, of what is shown"
-            : `Allocated by category; dashed: reserved${this.capacityText()}`;
+            : `Allocated by category; dashed: reserved${this.changeText()}${this.capacityText()}`;
         scene.runs.forEach((run, number) => {
             const name = scene.runs.length > 1 ? `${shortText(runName(run.info))}: ` : "";
             setText(byId(`area-title-${number}`), name ? `${name}${what[0].toLowerCase()}${what.slice(1)}` : what);
@@ -172,23 +181,22 @@ export class Painter {
         setText(byId("map-title"), `Addresses${of}: every block from its allocation to its free`);
         const depths = run.lanes.spans.length;
         byId("depths").hidden = depths <= FEW_DEPTHS;
-        setText(byId("depths"), `all ${depths} rows of spans`);
+        setText(byId("depths"), scene.allDepths ? "one row of spans" : `all ${depths} rows of spans`);
         byId("depths").setAttribute("aria-pressed", String(scene.allDepths));
-        const more = scene.allDepths ? barsHeight(scene.barRows) : 0;
-        byId("charts").style.setProperty("--more", `${more}px`);
     }
 
     draw() {
         const { scene } = this;
         const began = performance.now();
-        if (this.fitted[0] !== scene.mapRun || this.fitted[1] !== scene.allDepths) this.fit();
-        this.fitted = [scene.mapRun, scene.allDepths];
+        const fitted = [scene.mapRun, scene.allDepths, scene.isWide];
+        if (fitted.some((each, i) => each !== this.fitted[i])) this.fit();
+        this.fitted = fitted;
         this.nameAreas();
         this.columns = this.plots.areas.map((plot, number) => drawArea(plot, scene, number));
         if (this.plots.difference) drawDifference(this.plots.difference, scene, this.columns[0], this.columns[1]);
         drawBars(this.plots.bars, scene);
         this.map.draw(scene);
-        this.minimap.draw(scene);
+        if (!scene.isWide) this.minimap.draw(scene);
         this.beforeOverlay();
         this.overlay.draw(scene);
         tellDuration("frame", performance.now() - began);
@@ -196,20 +204,11 @@ export class Painter {
         this.tell();
     }
 
-    /** Tells the measured range. */
-    tellMeasured() {
-        const { measured, axis, timed } = this.scene;
-        if ([measured, axis, timed].every((each, i) => each === this.measured[i])) return;
-        this.measured = [measured, axis, timed];
-        setText(byId("measure"), measuredText(this.scene));
-    }
-
     /** Writes the state to attributes, for tests. */
     tell() {
         const { scene } = this;
         byId("axis").value = scene.axis.kind;
         byId("map-run").value = String(scene.mapRun);
-        this.tellMeasured();
         forgetCommand(scene);
         Object.assign(this.page.dataset, {
             axis: scene.axis.kind,

@@ -21,7 +21,7 @@ function shownPeakText(scene) {
  */
 export function goToPeak(scene) {
     const moments = scene.runs.map((_, number) => scene.shownPeak(number).event);
-    scene.pin(moments, !scene.isFiltered);
+    scene.pin(moments);
     const x = scene.pinnedX(scene.mapRun);
     const span = Math.min(scene.view.x1 - scene.view.x0, scene.axis.length / 8);
     scene.set({ view: withRange(scene.view, scene.axis, x - span / 2, x + span / 2) });

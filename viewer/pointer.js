@@ -32,6 +32,8 @@
  * @property {boolean} measuring
  * @property {number[]} held   the places on the axis that two fingers hold; none without them
  */
+import { bytesAtHeight } from "./area.js";
+import { blockUnder, columnUnder } from "./area_pick.js";
 import { momentAt } from "./axis.js";
 import { barAt } from "./bars.js";
 import { tellDuration } from "./dom.js";
@@ -338,9 +340,29 @@ export class Pointer {
             scene.set({ selected: this.mapUnder(at).block, twins: null });
             return;
         }
+        if (at.chart === "area") return this.clickArea(at);
         const bar = at.chart === "bars" ? barAt(scene, at.x, at.inChart) : null;
         if (bar) scene.set({ bar: { lane: bar.row.lane, i: bar.i } });
         scene.pin(this.momentsAt(at));
+    }
+
+    /**
+     * Pins the moment of a column of an area, and selects the block under the pointer if the map shows that run.
+     * @param {At} at
+     */
+    clickArea(at) {
+        const { scene, painter } = this;
+        const plot = this.plots.areas[at.number];
+        const columns = painter.columns[at.number];
+        const bytes = bytesAtHeight(plot, scene, at.inChart);
+        const column = columnUnder(columns, at.part, bytes, plot.scale);
+        const part = column < 0 ? at.part : (column + 0.5) / columns.moments.length;
+        const isInMap = column >= 0 && at.number === scene.mapRun;
+        scene.set({
+            moments: this.momentsAt({ ...at, part }),
+            selected: isInMap ? blockUnder(scene, at.number, columns, column, bytes) : -1,
+            twins: null,
+        });
     }
 
     /** @param {MouseEvent} event */

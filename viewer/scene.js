@@ -11,6 +11,8 @@ import { makeMemory, makePeakIndex } from "./composition.js";
 import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
+import { lastOf } from "./marks.js";
+import { reservedAt } from "./moment.js";
 import { changesOf, peakOf } from "./store.js";
 import { revealX, wholeView } from "./view.js";
 
@@ -96,7 +98,6 @@ export class Scene {
         this.view = wholeView(this.axis, runs[0].addressBytes);
         /** @type {number[]} */
         this.moments = runs.map(() => BEFORE_ALL); // pinned moments, one a run
-        this.pinnedAtPeak = false;
         /** @type {?Hover} */
         this.hover = null; // what is under the pointer; null: nothing
     }
@@ -226,20 +227,37 @@ export class Scene {
         return card?.usable_bytes ?? this.runs[0].info.capacity_bytes;
     }
 
+    /** Of each run that ended out of memory, the request that was refused last; null of others. */
+    get refusals() {
+        return this.runs.map(({ info, lanes }) => (info.state === "oom" ? (lanes.ooms.at(-1) ?? null) : null));
+    }
+
+    /** The moments that a page opens with: the refusal that ended a run, or else its peak. */
+    get openingMoments() {
+        return this.refusals.map((refusal, number) => refusal?.event ?? this.runs[number].peaks.allocated.event);
+    }
+
+    /** True if the pinned moments are those that a page opens with. */
+    get isPinnedAtOpening() {
+        return this.moments.join() === this.openingMoments.join();
+    }
+
+    get pinnedAtPeak() {
+        return this.runs.every(({ peaks }, number) => this.moments[number] === peaks.allocated.event);
+    }
+
+    /** The pinned moment in words. */
+    get pinnedName() {
+        if (this.refusals.some((refusal, number) => refusal?.event === this.moments[number])) return "the refusal";
+        return this.pinnedAtPeak ? "the peak" : "the pinned moment";
+    }
+
     /**
      * Pins the moment of a column of the area; for two runs, one for each.
      * @param {number[]} moments
-     * @param {boolean} [atPeak]
      */
-    pin(moments, atPeak = false) {
-        this.set({ moments, pinnedAtPeak: atPeak });
-    }
-
-    pinPeaks() {
-        this.pin(
-            this.runs.map((run) => run.peaks.allocated.event),
-            true,
-        );
+    pin(moments) {
+        this.set({ moments });
     }
 
     /**
@@ -318,20 +336,30 @@ export class Scene {
     /** The bytes at the upper edge of the area. They are the same at every zoom, so that heights can be compared. */
     get areaTop() {
         const tops = this.runs.map((run, number) =>
-            this.isFiltered
-                ? this.shownPeak(number).bytes
-                : Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes),
+            this.isFiltered ? this.shownPeak(number).bytes : Math.max(run.peaks.reserved.bytes, this.ghostTop(number)),
         );
-        const most = Math.max(1, ...tops);
-        return (this.showsCapacity(most) ? Math.max(most, this.capacity) : most) * 1.02;
+        return Math.max(1, this.curveTop, ...tops, this.showsCapacity ? this.capacity : 0) * 1.02;
+    }
+
+    /** The bytes of the highest curve. */
+    get curveTop() {
+        return Math.max(...this.runs.map((_, number) => this.shownPeak(number).bytes));
+    }
+
+    /** True if the card's memory is drawn: it is within 1.5 of the curve. */
+    get showsCapacity() {
+        return !this.isFiltered && this.capacity > 0 && this.capacity <= 1.5 * this.curveTop;
     }
 
     /**
-     * True if the capacity is drawn above runs that need so much: if it was asked for, or is not far above.
-     * @param {number} most
+     * Returns the bytes that a run would have reserved with what was refused, as they are drawn; 0: nothing was.
+     * @param {number} number
      */
-    showsCapacity(most) {
-        return !this.isFiltered && this.capacity > 0 && (this.card !== "" || this.capacity <= 1.5 * most);
+    ghostTop(number) {
+        const refusal = this.refusals[number];
+        if (!refusal) return 0;
+        const held = reservedAt(this.runs[number], refusal.event);
+        return held + Math.min(refusal.bytes, held + this.capacity); // a request may be larger than any card
     }
 
     /** @param {number} number */

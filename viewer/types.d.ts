@@ -56,7 +56,6 @@ interface PageElements {
     axis: HTMLSelectElement;
     bars: HTMLCanvasElement;
     card: HTMLSelectElement;
-    "change-chart": HTMLTemplateElement;
     "group-key": HTMLSelectElement;
     keys: HTMLDialogElement;
     map: HTMLCanvasElement;

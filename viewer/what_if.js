@@ -1,63 +1,32 @@
 /**
- * The changes that were checked, each with its peak and a small chart of its course. The one that is pressed is drawn in the
- * area, too. A card can be chosen, and each change tells if it fits that.
+ * The changes that save memory, the largest saving first: of each the bytes before and after, as bars on one scale. The one that
+ * is pressed is drawn in the area, too, and shows the line to write. A card can be chosen, and each change says if it fits that.
  */
-import { eventOfBin, peakOfChange } from "./answers.js";
+import { bytesBefore, lineOf, peakOfChange, savingChanges, savingOf } from "./answers.js";
 import { copyText } from "./copy_command.js";
-import { byId, copyOf, make, refill, setText, shortText } from "./dom.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
 import { changeText, sizeText } from "./numbers.js";
 
-/** The units of a chart (page.html), which its box stretches. */
-const COURSE_WIDTH = 1000;
-const COURSE_HEIGHT = 100;
-const LEVEL_HEIGHT = 8;
-
-/**
- * Returns the outline of the reserved bytes of a curve over the events of its run, as SVG has it.
- * @param {Curve} curve
- * @param {number} eventCount
- * @param {number} most
- */
-export function curvePath(curve, eventCount, most) {
-    /** @param {number} i */
-    const x = (i) => ((eventOfBin(curve, i, eventCount) / Math.max(1, eventCount)) * COURSE_WIDTH).toFixed(0);
-    const parts = curve.reserved_bytes.map(
-        (bytes, i) => `V${(COURSE_HEIGHT * (1 - bytes / most)).toFixed(1)}H${x(i + 1)}`,
-    );
-    return `M${x(0)} ${COURSE_HEIGHT}${parts.join("")}V${COURSE_HEIGHT}Z`;
-}
-
-/**
- * Returns the outline of a line at a peak, of a change whose course is not known.
- * @param {number} peak
- * @param {number} most
- */
-function levelPath(peak, most) {
-    const y = Math.min(COURSE_HEIGHT - LEVEL_HEIGHT, COURSE_HEIGHT * (1 - peak / most));
-    return `M0 ${y.toFixed(1)}H${COURSE_WIDTH}v${LEVEL_HEIGHT}H0Z`;
-}
-
-/**
- * Returns the line to copy: a command, or the hint of what to write.
- * @param {Change} change
- */
-export function lineOf({ command, hint }) {
-    return command || hint;
-}
+/** Changes that are shown until all are asked for. */
+const FEW_CHANGES = 6;
 
 export class WhatIf {
     /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
+        this.showsAll = false;
         /** @type {unknown[]} */
         this.from = [];
         byId("card").addEventListener("change", () => scene.set({ card: byId("card").value }));
-        byId("copy-line").addEventListener("click", () => scene.change && copyText(lineOf(scene.change)));
+        byId("all-changes").addEventListener("click", () => {
+            this.showsAll = true;
+            scene.onChange();
+        });
     }
 
     update() {
         const { scene } = this;
-        const from = [scene.answers, scene.change, scene.card];
+        const from = [scene.answers, scene.change, scene.card, this.showsAll];
         if (from.every((each, i) => each === this.from[i])) return;
         const isNew = from[0] !== this.from[0];
         this.from = from;
@@ -66,12 +35,16 @@ export class WhatIf {
         if (!whatIf) return;
         if (isNew) this.makeCards(whatIf);
         byId("card").value = scene.card;
-        setText(byId("what-if-now"), this.nowText(whatIf));
+        const changes = savingChanges(whatIf);
+        const shown = this.showsAll ? changes : changes.slice(0, FEW_CHANGES);
+        setText(byId("what-if-now"), this.nowText(whatIf, changes.length));
         refill(
             byId("changes"),
-            whatIf.changes.map((change) => this.makeChange(change, whatIf)),
+            shown.map((change) => this.makeChange(change, whatIf)),
         );
-        this.tell(whatIf);
+        byId("all-changes").hidden = shown.length === changes.length;
+        setText(byId("all-changes"), `Show all ${changes.length}`);
+        this.announce(whatIf);
     }
 
     /** @param {WhatIfAnswer} whatIf */
@@ -86,12 +59,16 @@ export class WhatIf {
         );
     }
 
-    /** @param {WhatIfAnswer} whatIf */
-    nowText({ as_it_was: before, changes }) {
-        const asItWas = before.fits
-            ? `As it was, by ${before.alloc}: at most ${sizeText(before.reserved_bytes)} reserved${this.roomText(before)}.`
-            : `As it was, by ${before.alloc}: it ends out of memory.`;
-        return changes.length > 0 ? asItWas : `${asItWas} No change that was tried would do.`;
+    /**
+     * @param {WhatIfAnswer} whatIf
+     * @param {number} count
+     */
+    nowText(whatIf, count) {
+        const before = whatIf.as_it_was;
+        const asItWas = whatIf.oom
+            ? `As it was: ${sizeText(bytesBefore(whatIf))} reserved with what was refused.`
+            : `As it was: at most ${sizeText(before.reserved_bytes)} reserved${this.roomText(before)}.`;
+        return count > 0 ? asItWas : `${asItWas} No change that was tried saves memory.`;
     }
 
     /**
@@ -104,74 +81,88 @@ export class WhatIf {
         const room = capacity - peakOfChange(change);
         if (room >= 0) return `, ${sizeText(room)} to spare`;
         if (change.allocated_bytes > capacity) return `, ${sizeText(change.allocated_bytes - capacity)} too many`;
-        return `, ${sizeText(-room)} too many unless cached memory is given back`;
-    }
-
-    /**
-     * Returns "57.11 GiB reserved, −9.04 GiB".
-     * @param {Change} change
-     * @param {Change} before
-     */
-    peakText(change, before) {
-        if (!change.fits) return "ends out of memory";
-        const by = before.fits ? `, ${changeText(peakOfChange(change) - before.reserved_bytes)}` : "";
-        return `${sizeText(peakOfChange(change))} reserved${by}`;
+        return `, ${sizeText(-room)} too many unless cached memory is freed`;
     }
 
     /**
      * @param {Change} change
      * @param {WhatIfAnswer} whatIf
      */
-    makeChange(change, { as_it_was: before }) {
+    makeChange(change, whatIf) {
         const { scene } = this;
         const isOn = scene.change === change;
-        return make(
-            "li",
-            {},
+        const [before, after] = [bytesBefore(whatIf), peakOfChange(change)];
+        const button = make(
+            "button",
+            {
+                type: "button",
+                class: "change",
+                "aria-pressed": String(isOn),
+                "data-key": change.change,
+                onclick: () => scene.set({ whatIf: isOn ? "" : change.change }),
+            },
+            make("span", {}, shortText(change.change)),
+            make("span", { class: "saving" }, changeText(-savingOf(change, whatIf))),
+            this.makeScale(before, after),
             make(
-                "button",
-                {
-                    type: "button",
-                    "aria-pressed": String(isOn),
-                    "data-key": change.change,
-                    onclick: () => scene.set({ whatIf: isOn ? "" : change.change }),
-                },
-                this.makeChart(change, before),
-                make("span", {}, shortText(change.change)),
-                make("span", { class: "faint" }, this.peakText(change, before) + this.roomText(change)),
+                "span",
+                { class: "sizes" },
+                `${sizeText(before)} → ${sizeText(after)} reserved${this.roomText(change)}`,
             ),
+        );
+        return make("li", {}, button, ...(isOn ? [makeLine(change)] : []));
+    }
+
+    /**
+     * Makes the bar of a change. All have one scale: up to the bytes before, or to a capacity that is not far above.
+     * @param {number} before
+     * @param {number} after
+     */
+    makeScale(before, after) {
+        const { capacity } = this.scene;
+        const isNear = capacity > 0 && capacity <= 1.5 * before;
+        const whole = isNear ? Math.max(before, capacity) : before;
+        /**
+         * @param {string} name
+         * @param {"width" | "left"} property
+         * @param {number} bytes
+         */
+        const part = (name, property, bytes) => {
+            const element = make("span", { class: name });
+            element.style[property] = `${(100 * bytes) / whole}%`;
+            return element;
+        };
+        return make(
+            "span",
+            { class: "scale", "aria-hidden": "true" },
+            part("before", "width", before),
+            part("after", "width", after),
+            ...(isNear ? [part("limit", "left", capacity)] : []),
         );
     }
 
     /**
-     * @param {Change} change
-     * @param {Change} before
-     */
-    makeChart(change, before) {
-        const chart = copyOf("change-chart");
-        const { eventCount } = this.scene.runs[0];
-        const [was, is] = chart.children;
-        const peak = peakOfChange(change);
-        const all = [before, change].flatMap(({ curve }) => curve?.reserved_bytes ?? []);
-        const most = Math.max(1, peak, ...all);
-        if (before.curve) was.setAttribute("d", curvePath(before.curve, eventCount, most));
-        is.setAttribute("d", change.curve ? curvePath(change.curve, eventCount, most) : levelPath(peak, most));
-        return chart;
-    }
-
-    /**
-     * Says what the change that is pressed would do, and how to make it.
+     * Says what the change that is pressed would do.
      * @param {WhatIfAnswer} whatIf
      */
-    tell({ as_it_was: before }) {
+    announce(whatIf) {
         const { change } = this.scene;
-        byId("what-if-do").hidden = !change;
-        if (!change) {
-            setText(byId("what-if-text"), "");
-            return;
-        }
-        const proof = change.proof === "replay" ? "replayed with the run's blocks" : "the whole run simulated";
-        setText(byId("what-if-text"), `With it, ${proof}: ${this.peakText(change, before)}${this.roomText(change)}.`);
-        setText(byId("what-if-line"), lineOf(change));
+        const text = change ? `With it, ${sizeText(peakOfChange(change))} reserved${this.roomText(change)}` : "";
+        setText(byId("what-if-text"), change ? `${text}, ${changeText(-savingOf(change, whatIf))}.` : "");
     }
+}
+
+/**
+ * Makes the line to write for a change, and says how its figures were found.
+ * @param {Change} change
+ */
+function makeLine(change) {
+    const proof =
+        change.proof === "replay" ? "Replayed with the run's own blocks." : "The whole run was simulated with it.";
+    return make(
+        "div",
+        { class: "change-line" },
+        make("code", { id: "what-if-line", title: proof }, lineOf(change)),
+        make("button", { type: "button", id: "copy-line", onclick: () => copyText(lineOf(change)) }, "Copy"),
+    );
 }

@@ -102,12 +102,11 @@ static json_t *describe_verdict(const struct mt_verdict_row *row)
     const struct mt_verdict *verdict = &row->verdict;
     struct mt_text notes = {0};
     mt_verdict_add_caveats(row, &notes);
-    json_t *object =
-        json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "fits", verdict->fits, "needed_bytes",
-                  (json_int_t)verdict->needed_bytes, "card_bytes", (json_int_t)verdict->card_bytes, "outside_bytes",
-                  (json_int_t)verdict->outside_bytes, "short_bytes", (json_int_t)verdict->short_bytes, "fills_at",
-                  (json_int_t)mt_verdict_fills_at(row), "line", mt_json_text(mt_text_get(&verdict->line)), "notes",
-                  list_lines(&notes));
+    json_t *object = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "fits", verdict->fits, "needed_bytes",
+                               (json_int_t)verdict->needed_bytes, "card_bytes", (json_int_t)verdict->card_bytes,
+                               "outside_bytes", (json_int_t)verdict->outside_bytes, "short_bytes",
+                               (json_int_t)verdict->short_bytes, "fills_at", (json_int_t)mt_verdict_fills_at(row),
+                               "line", mt_json_text(mt_text_get(&verdict->line)), "notes", list_lines(&notes));
     mt_text_release(&notes);
     return object;
 }

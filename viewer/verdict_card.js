@@ -1,0 +1,170 @@
+/**
+ * The card at the top of the page: a bar of each run's memory on one scale, by role, and the change to make first. The sentences
+ * above the bars are answer.js's.
+ *
+ *   |parameter|optimizer state|gradient|activation|temporary|other|cached|outside|free      |   the card's end
+ *
+ * @typedef {{name: string, bytes: number}} MemoryPart
+ */
+import { bytesBefore, firstChange, lineOf, peakOfChange, savingOf } from "./answers.js";
+import { copyText } from "./copy_command.js";
+import { make, shortText } from "./dom.js";
+import { wordOfLabels } from "./filter.js";
+import { liveBlocks, reservedAt } from "./moment.js";
+import { exactBytes, sizeText } from "./numbers.js";
+import { runName } from "./where.js";
+
+/** Roles with a part of their own, from the left. All others share one. */
+const CARD_ROLES = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
+const OTHER_ROLES = "other";
+
+/** The part of the scale below which the key under a bar leaves a part out. */
+const LEAST_IN_KEY = 0.002;
+
+/**
+ * Returns the live bytes of a run by role after a moment: each of CARD_ROLES, then the others.
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} moment
+ * @returns {MemoryPart[]}
+ */
+export function rolesAt(scene, number, moment) {
+    const { labels, blocks, sizes } = scene.runs[number];
+    const roleOf = wordOfLabels(scene.description, labels, "role");
+    const parts = [...CARD_ROLES, OTHER_ROLES].map((name) => ({ name, bytes: 0 }));
+    for (const block of liveBlocks(scene, number, moment)) {
+        const place = CARD_ROLES.indexOf(roleOf(blocks.label[block]));
+        parts[place < 0 ? CARD_ROLES.length : place].bytes += sizes.block[blocks.size[block]];
+    }
+    return parts;
+}
+
+/**
+ * Returns the parts of a run's memory at the moment that the page opens with: the peak, or what was refused.
+ * @param {Scene} scene
+ * @param {number} number
+ * @returns {MemoryPart[]}
+ */
+export function memoryParts(scene, number) {
+    const run = scene.runs[number];
+    const refusal = scene.refusals[number];
+    const roles = rolesAt(scene, number, scene.openingMoments[number]);
+    const live = roles.reduce((sum, { bytes }) => sum + bytes, 0);
+    const reserved = refusal ? reservedAt(run, refusal.event) : run.peaks.reserved.bytes;
+    const { outside_bytes: outside = 0, card_bytes: card = run.info.capacity_bytes } = scene.answers?.verdict ?? {};
+    return [
+        ...roles,
+        { name: "cached", bytes: Math.max(0, reserved - live) },
+        { name: "outside", bytes: outside },
+        { name: "free", bytes: Math.max(0, card - Math.max(reserved, live) - outside) },
+    ];
+}
+
+/**
+ * @param {string} name
+ * @param {number} bytes
+ * @param {number} scale
+ */
+function makeBarPart(name, bytes, scale) {
+    const part = make("span", { class: `part ${name.replace(" ", "-")}`, title: `${name}: ${exactBytes(bytes)}` });
+    part.style.width = `${(100 * bytes) / scale}%`;
+    return part;
+}
+
+/**
+ * Makes the bar of a run. What was refused follows what was held, over the rest of the card and beyond its end.
+ * @param {MemoryPart[]} parts
+ * @param {number} refused
+ * @param {number} scale
+ */
+function makeMemoryBar(parts, refused, scale) {
+    const held = parts.filter(({ name, bytes }) => bytes > 0 && !(refused > 0 && name === "free"));
+    const bar = make("div", { class: "card-bar", "aria-hidden": "true" });
+    bar.append(...held.map(({ name, bytes }) => makeBarPart(name, bytes, scale)));
+    if (refused === 0) return bar;
+    const end = make("span", { class: "card-end" });
+    end.style.left = `${(100 * sumOf(parts)) / scale}%`;
+    bar.append(makeBarPart("refused", refused, scale), end);
+    return bar;
+}
+
+/** @param {MemoryPart[]} parts */
+function sumOf(parts) {
+    return parts.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/**
+ * Makes the list of parts below a bar, after the name of its run if there are two.
+ * @param {MemoryPart[]} parts
+ * @param {number} scale
+ * @param {string} name
+ */
+function makeBarKey(parts, scale, name) {
+    return make(
+        "ul",
+        { class: "card-key" },
+        ...(name ? [make("li", { class: "size" }, name)] : []),
+        ...parts
+            .filter(({ bytes }) => bytes > scale * LEAST_IN_KEY)
+            .map((part) =>
+                make(
+                    "li",
+                    { title: exactBytes(part.bytes) },
+                    make("span", { class: `part ${part.name.replace(" ", "-")}`, "aria-hidden": "true" }),
+                    `${part.name} `,
+                    make("span", { class: "size" }, sizeText(part.bytes)),
+                ),
+            ),
+    );
+}
+
+/**
+ * Returns the bars of all runs on one scale, each with its key.
+ * @param {Scene} scene
+ * @returns {Node[]}
+ */
+export function cardBars(scene) {
+    const isAlone = scene.runs.length === 1;
+    const all = scene.runs.map(({ info }, number) => ({
+        name: isAlone ? "" : shortText(runName(info)),
+        parts: memoryParts(scene, number).filter(({ name }) => isAlone || name !== "free"),
+        refused: scene.refusals[number]?.bytes ?? 0,
+    }));
+    const wholes = all.map(({ parts }) => sumOf(parts));
+    const needs = all.map(({ parts, refused }) => sumOf(parts.filter(({ name }) => name !== "free")) + refused);
+    // A request may be larger than any card: its part ends with the bar.
+    const scale = Math.min(2 * Math.max(...wholes), Math.max(...wholes, ...needs));
+    if (scale === 0) return [];
+    return all.flatMap(({ name, parts, refused }) => [
+        makeMemoryBar(parts, refused, scale),
+        makeBarKey([...parts, { name: "refused", bytes: refused }], scale, name),
+    ]);
+}
+
+/**
+ * Returns the change to make first, with its saving and the line to copy; nothing if there is none.
+ * @param {Scene} scene
+ * @returns {Node[]}
+ */
+export function firstRemedy({ answers }) {
+    const whatIf = answers?.what_if;
+    const change = whatIf && firstChange(whatIf);
+    if (!change) return [];
+    const line = lineOf(change);
+    return [
+        make(
+            "p",
+            { id: "remedy" },
+            make("span", { class: "faint" }, whatIf.oom ? "First remedy " : "Largest saving "),
+            make("strong", {}, shortText(change.change)),
+            ` ${sizeText(bytesBefore(whatIf))} → ${sizeText(peakOfChange(change))} reserved `,
+            make("span", { class: "saving" }, sizeText(-savingOf(change, whatIf))),
+            make(
+                "span",
+                { class: "line" },
+                make("code", { id: "remedy-line" }, line),
+                make("button", { type: "button", id: "copy-remedy", onclick: () => copyText(line) }, "Copy"),
+            ),
+        ),
+    ];
+}
