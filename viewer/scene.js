@@ -11,7 +11,6 @@ import { makeMemory, makePeakIndex } from "./composition.js";
 import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
-import { lastOf } from "./marks.js";
 import { reservedAt } from "./moment.js";
 import { changesOf, peakOf } from "./store.js";
 import { revealX, wholeView } from "./view.js";

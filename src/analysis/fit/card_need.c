@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
-#include "producers/program/job_folder.h"
 #include "producers/program/rank_program.h"
 
 #include <assert.h>
@@ -30,7 +29,7 @@ static mt_status make_task(const struct mt_dry_options *program, const char *dev
     MT_TRY(mt_dry_options_check(program, device));
     MT_TRY(find_cards(program, need));
     MT_TRY(mt_job_folder_make(&need->folder));
-    mt_text_add(trace, "%s/need.db", need->folder);
+    mt_text_add(trace, "%s/need.db", need->folder.path);
     task->child = (struct mt_dry_child){.options = program, .device = device, .trace = trace->data};
     task->words = program->words;
     task->output = MT_KEEP_OUTPUT;
@@ -147,7 +146,7 @@ void mt_card_need_release(struct mt_card_need *need)
 {
     for (size_t i = 0; i < need->count; i++) {
         mt_program_outcome_release(&need->programs[i].outcome);
-        mt_job_folder_remove(need->programs[i].folder);
+        mt_job_folder_remove(&need->programs[i].folder);
     }
     free(need->programs);
     *need = (struct mt_card_need){0};

@@ -11,6 +11,7 @@
 
 #include "analysis/fit/dry_peak.h"
 #include "producers/program/dry_child.h"
+#include "producers/program/job_folder.h"
 
 enum { MT_MOST_PROGRAMS = 16 };
 
@@ -19,7 +20,7 @@ enum { MT_MOST_PROGRAMS = 16 };
 struct mt_program_need {
     const struct mt_dry_options *program; /* borrowed */
     struct mt_program_outcome outcome;
-    char *folder; /* of its traces */
+    struct mt_job_folder folder; /* of its traces */
     struct mt_dry_peak peak;
     uint64_t outside_bytes; /* of the process that needs most: context, libraries, NCCL; 0 if a reserve was requested */
     uint64_t bytes;
