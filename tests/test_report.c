@@ -103,13 +103,15 @@ static void what_was_found_comes_first(void **state)
         assert_true(is_said(page, text_of(json_array_get(findings, i), "section"),
                             text_of(json_array_get(findings, i), "text")));
     const json_t *table = table_of(page, "peaks", "peaks");
-    assert_says(text_of(json_array_get(findings, 0), "text"), "The highest peak is ");
-    assert_says(text_of(json_array_get(findings, 0), "text"), cell_text(table, 1, "allocated"));
+    assert_says(text_of(json_array_get(findings, 0), "text"), "Run 2 (");
+    assert_says(text_of(json_array_get(findings, 2), "text"), "The highest peak is ");
+    assert_says(text_of(json_array_get(findings, 2), "text"), cell_text(table, 1, "allocated"));
     json_decref(page);
     const char *markdown = MEMTRACE("report")->out;
-    assert_true(strstr(markdown, "## What was found") < strstr(markdown, "## Timing"));
+    assert_true(strstr(markdown, "## What was found") < strstr(markdown, "## Your runs"));
+    assert_true(strstr(markdown, "## Run 2") < strstr(markdown, "## Timing"));
     const char *html = MEMTRACE("report --format html")->out;
-    assert_true(strstr(html, "<li>The highest peak is ") < strstr(html, "<nav>"));
+    assert_true(strstr(html, "<nav ") < strstr(html, "<li>Run 2 "));
     assert_says(html, " <a href=\"#peaks\">Peaks in fp32</a></li>");
 }
 
@@ -255,11 +257,11 @@ static void refuses_what_makes_no_page(void **state)
     assert_says(shell("\"$M\" report --trace only.db")->err, "nothing to report");
 }
 
-static void runs_that_do_not_say_what_was_trained_are_named(void **state)
+/* Runs of any program are listed, newest first, and each has a section; only runs that say what was trained have tables. */
+static void own_runs_come_first(void **state)
 {
     (void)state;
-    run(TINY "--seq 8");
-    assert_null(strstr(MEMTRACE("report")->out, "further runs"));
+    run(TINY "--seq 8 --name mine");
     assert_int_equal(
         shell("printf 'Thread,Time,Action,Pointer,Size,Stream\\n1,10:00:00:000001,allocate,0x1000,4096,0\\n'"
               " >log.csv && \"$M\" import log.csv --trace imported.db")
@@ -268,12 +270,20 @@ static void runs_that_do_not_say_what_was_trained_are_named(void **state)
     const struct said *said = MEMTRACE("report --trace imported.db");
     assert_int_equal(said->code, 0);
     assert_null(strstr(said->out, "Kernels"));
-    assert_says(said->out, "## Runs that do not say what was trained");
-    assert_says(said->out, "| allocated | 4.00 KiB |");
+    assert_says(said->out, "peaks at 4.00 KiB allocated, before the first step; ");
+    assert_says(said->out, "in imported.db, read by memtrace ");
     assert_int_equal(MEMTRACE("import log.csv")->code, 0);
-    said = MEMTRACE("report");
-    assert_says(said->out, "further runs that do not say which mode");
-    assert_says(said->out, "The allocated peak by role");
+    said = MEMTRACE("report --format html");
+    const char *second = strstr(said->out, "<h2 id=\"run-2\">"),
+               *first = strstr(said->out, "<h2 id=\"run-1\">Run 1: mine");
+    assert_non_null(second);
+    assert_true(second < first && first < strstr(said->out, "<h2 id=\"timing\">"));
+    assert_says(said->out, "<td class=\"n\"><a href=\"#run-2\">2</a></td>");
+    assert_says(second, "aria-label=\"Allocated over time\">\n<path class=\"area\" d=\"M0 150V");
+    json_t *page = report();
+    assert_int_equal(json_array_size(rows_of(table_of(page, "own-runs", "own-runs"))), 2);
+    assert_string_equal(cell_text(table_of(page, "run-1", "run"), 0, "name"), "mine");
+    json_decref(page);
 }
 
 int main(void)
@@ -292,7 +302,7 @@ int main(void)
         TEST(markdown_holds_names_as_text),
         TEST(format_is_told_by_the_name),
         TEST(refuses_what_makes_no_page),
-        TEST(runs_that_do_not_say_what_was_trained_are_named),
+        TEST(own_runs_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

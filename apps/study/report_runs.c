@@ -462,10 +462,22 @@ static struct mt_field axis_field(mt_setting axis)
                              .offset = offsetof(struct mt_report_run, axis) + axis * sizeof(const char *)};
 }
 
+/* True if the run is one of those that timelines are written for: not if a newer run has its configuration. */
+static bool has_timeline(const struct mt_report *report, int64_t id)
+{
+    for (size_t i = 0; i < report->run_count; i++)
+        if (report->runs[i].run.id == id)
+            return true;
+    for (size_t i = 0; i < report->other_count; i++)
+        if (report->others[i]->id == id)
+            return true;
+    return false;
+}
+
 void mt_report_link(const struct mt_report *report, const struct mt_run *run)
 {
     struct mt_text target = {0};
-    if (report->timelines == NULL)
+    if (report->timelines == NULL || !has_timeline(report, run->id))
         return;
     mt_text_add(&target, "%s/run-%" PRId64 ".html", report->timelines, run->id);
     mt_page_link(report->page, mt_text_get(&target));

@@ -140,7 +140,10 @@ void mt_report_describe(const struct mt_report_axes *axes, const struct mt_repor
 /* Adds ", " or " and " before item `index` of `count`, where one belongs. */
 void mt_report_join(struct mt_text *out, size_t index, size_t count);
 
-/* Add the sections of the page, here in their order: the heading, the tables, and under each table what its numbers show.
+/* Adds the list of the trace's own runs, of any program, and a section for each of the newest. Fails as reading the trace does. */
+mt_status mt_report_own(struct mt_report *report);
+
+/* Add the sections of the study, here in their order: the heading, the tables, and under each table what its numbers show.
  * Of runs that the trace lacks they name the command that adds them. Fail as reading the trace does. */
 mt_status mt_report_timing(struct mt_report *report);
 mt_status mt_report_peaks(struct mt_report *report);
@@ -153,7 +156,6 @@ mt_status mt_report_implementations(struct mt_report *report);
 mt_status mt_report_kernels(struct mt_report *report);
 mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);
-mt_status mt_report_others(struct mt_report *report);
 
 /* Adds the tables of peaks of runs of one precision, which two of the sections have. */
 void mt_report_peak_tables(struct mt_report *report, mt_report_precision precision);

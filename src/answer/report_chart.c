@@ -167,3 +167,30 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
                 (double)table->chart_rows * pitch);
     free(names);
 }
+
+/* ---- curves ---- */
+
+enum { CURVE_HEIGHT = 150, CURVE_MARGIN = 18 }; /* the margin above and below has text */
+
+void mt_page_add_curve(struct mt_text *out, const struct element *curve)
+{
+    uint64_t highest = 0;
+    for (size_t i = 0; i < curve->curve_count; i++)
+        highest = curve->curve[i] > highest ? curve->curve[i] : highest;
+    if (highest == 0)
+        return;
+    mt_text_add(out, "<figure><figcaption>");
+    mt_text_add_markup(out, curve->text);
+    mt_text_add(out, "</figcaption><svg viewBox=\"0 %d %d %d\" role=\"img\" aria-label=\"", -CURVE_MARGIN, WIDTH,
+                CURVE_HEIGHT + 2 * CURVE_MARGIN);
+    mt_text_add_markup(out, curve->text);
+    mt_text_add(out, "\">\n<path class=\"area\" d=\"M0 %d", CURVE_HEIGHT);
+    for (size_t i = 0; i < curve->curve_count; i++)
+        mt_text_add(out, "V%.1fH%.1f", CURVE_HEIGHT * (1 - (double)curve->curve[i] / (double)highest),
+                    WIDTH * (double)(i + 1) / (double)curve->curve_count);
+    mt_text_add(out, "V%dZ\"/><path d=\"M0 0H%d\"/><text y=\"-5\">%s</text><text y=\"%d\">0</text>", CURVE_HEIGHT,
+                WIDTH, MT_SIZE(highest), CURVE_HEIGHT + 14);
+    mt_text_add(out, "<text class=\"l\" x=\"%d\" y=\"%d\">", WIDTH, CURVE_HEIGHT + 14);
+    mt_text_add_markup(out, curve->end);
+    mt_text_add(out, "</text></svg></figure>\n");
+}

@@ -69,6 +69,8 @@ static void add_html_element(struct mt_text *out, const struct element *element)
 {
     if (element->kind == ELEMENT_TABLE) {
         add_html_table(out, element);
+    } else if (element->kind == ELEMENT_CURVE) {
+        mt_page_add_curve(out, element);
     } else if (element->kind == ELEMENT_SAY) {
         add_html(out, "<p>", element->text, "</p>\n");
     } else {
@@ -77,9 +79,10 @@ static void add_html_element(struct mt_text *out, const struct element *element)
     }
 }
 
+/* Adds the contents, which stay in view. */
 static void add_html_links(struct mt_text *out, const struct mt_page *page)
 {
-    mt_text_add(out, "<nav>");
+    mt_text_add(out, "<nav aria-label=\"Contents\">");
     for (size_t i = 1; i < page->section_count; i++) {
         mt_text_add(out, "<a href=\"#%s", page->sections[i].key);
         add_html(out, "\">", page->sections[i].title, "</a> ");
@@ -108,8 +111,9 @@ void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
 {
     mt_text_add(out, "%s", html_head);
     add_html(out, "<title>", page->title, "</title>\n<style>\n");
-    mt_text_add(out, "%s</style>\n</head>\n<body>\n<main>\n", mt_report_css);
-    add_html(out, "<h1>", page->title, "</h1>\n");
+    mt_text_add(out, "%s</style>\n</head>\n<body>\n", mt_report_css);
+    add_html_links(out, page);
+    add_html(out, "<main>\n<h1>", page->title, "</h1>\n");
     add_html_findings(out, page);
     for (size_t i = 0; i < page->section_count; i++) {
         const struct section *section = &page->sections[i];
@@ -119,8 +123,6 @@ void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
         }
         for (size_t j = 0; j < section->element_count; j++)
             add_html_element(out, &section->elements[j]);
-        if (i == 0)
-            add_html_links(out, page);
     }
     mt_text_add(out, "</main>\n</body>\n</html>\n");
 }

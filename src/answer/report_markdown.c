@@ -1,4 +1,4 @@
-/* The page as GitHub's Markdown. Tables are aligned in the source, too, so that it reads well as it is. Charts are left out. */
+/* The page as GitHub's Markdown. Tables are aligned in the source, too, so that it reads well as it is. Charts and curves are left out. */
 #include "answer/escape.h"
 #include "answer/report_page.h"
 #include "answer/report_parts.h"
@@ -104,6 +104,8 @@ static void add_code(struct mt_text *out, const char *command)
 
 static void add_markdown_element(struct mt_text *out, const struct element *element)
 {
+    if (element->kind == ELEMENT_CURVE)
+        return;
     if (element->kind == ELEMENT_TABLE) {
         add_markdown_table(out, element);
         return;

@@ -38,6 +38,8 @@ static void element_release(struct element *element)
     free(element->cells);
     free(element->columns);
     free(element->key);
+    free(element->curve);
+    free(element->end);
     free(element->text);
     free(element->command);
 }
@@ -59,10 +61,10 @@ void mt_page_destroy(struct mt_page *page)
     free(page);
 }
 
-/* Returns a copy of a key: of letters and dashes, so that no writer needs to escape it. */
+/* Returns a copy of a key: of letters, digits and dashes, so that no writer needs to escape it. */
 static char *key_copy(const char *key)
 {
-    assert(key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz-")] == '\0');
+    assert(key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0');
     return mt_host_strdup(key);
 }
 
@@ -106,6 +108,15 @@ void mt_page_find(struct mt_page *page, const char *format, ...)
     va_start(arguments, format);
     add_element(page, ELEMENT_SAY, sentence_of(format, arguments))->is_found = true;
     va_end(arguments);
+}
+
+void mt_page_curve(struct mt_page *page, const char *title, const uint64_t *bytes, size_t count, const char *end)
+{
+    struct element *curve = add_element(page, ELEMENT_CURVE, mt_host_strdup(title));
+    curve->curve = mt_host_alloc((count + 1) * sizeof *curve->curve);
+    memcpy(curve->curve, bytes, count * sizeof *bytes);
+    curve->curve_count = count;
+    curve->end = mt_host_strdup(end);
 }
 
 void mt_page_hint(struct mt_page *page, const char *command, const char *reason)
@@ -242,7 +253,7 @@ static json_t *section_json(const struct section *section)
             json_array_append_new(tables, table_json(element));
         else if (element->kind == ELEMENT_SAY)
             json_array_append_new(text, mt_json_text(element->text));
-        else
+        else if (element->kind == ELEMENT_HINT)
             json_array_append_new(hints, json_pack("{s:o, s:o}", "reason", mt_json_text(element->text), "command",
                                                    mt_json_text(element->command)));
     }

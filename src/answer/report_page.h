@@ -1,9 +1,10 @@
 /* A page of sections, tables and sentences, written once and printed as Markdown, HTML or JSON.
  *
- *   page ─▶ section ─▶ elements: table (made from rows by their fields), sentence, hint (a command that adds what is missing)
+ *   page ─▶ section ─▶ elements: table (made from rows by their fields), sentence, curve,
+ *                                hint (a command that adds what is missing)
  *
  * It begins with the sentences that were added as findings. Markdown and HTML leave out columns that show the same in each row;
- * the title says it. HTML has charts beside tables.
+ * the title says it. HTML has charts beside tables, and curves.
  *
  * Texts are kept as they are. Each writer escapes them for its own format, so that a name in a trace stays a name.
  *
@@ -19,7 +20,7 @@ struct mt_page *mt_page_create(const char *title);
 void mt_page_destroy(struct mt_page *page); /* may be NULL */
 
 /* Begins a section. Later elements belong to it; those before the first section are the page's introduction. `key` is the
- * section's name in JSON and in links, of letters and dashes. Copies both texts. */
+ * section's name in JSON and in links, of letters, digits and dashes. Copies both texts. */
 void mt_page_section(struct mt_page *page, const char *key, const char *title);
 
 /* Adds a paragraph of plain text. */
@@ -27,6 +28,9 @@ void mt_page_say(struct mt_page *page, const char *format, ...) __attribute__((f
 
 /* The same of a sentence that says what was found: the page begins with all of these, too. */
 void mt_page_find(struct mt_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds bytes over a run as an area, which HTML alone has. `end` names the right end of the axis: "1.2 s". Copies everything. */
+void mt_page_curve(struct mt_page *page, const char *title, const uint64_t *bytes, size_t count, const char *end);
 
 /* Adds the reason why something is absent, and the command that adds it. Copies both texts. */
 void mt_page_hint(struct mt_page *page, const char *command, const char *reason);

@@ -23,13 +23,16 @@ struct column {
     bool is_number; /* aligned right */
 };
 
-typedef enum element_kind { ELEMENT_SAY, ELEMENT_HINT, ELEMENT_TABLE } element_kind;
+typedef enum element_kind { ELEMENT_SAY, ELEMENT_HINT, ELEMENT_TABLE, ELEMENT_CURVE } element_kind;
 
 struct element {
     element_kind kind;
-    char *text;             /* paragraph, reason or the table's title */
-    bool is_found;          /* of a paragraph: the page begins with it */
-    char *command;          /* of a hint */
+    char *text;      /* paragraph, reason, or the title of a table or curve */
+    bool is_found;   /* of a paragraph: the page begins with it */
+    char *command;   /* of a hint */
+    uint64_t *curve; /* of a curve, as the next two: curve_count values, bytes */
+    size_t curve_count;
+    char *end;              /* of the axis */
     char *key;              /* of a table, as the rest */
     struct column *columns; /* column_count of them */
     size_t column_count;
@@ -70,6 +73,9 @@ bool mt_page_is_constant(const struct element *table, size_t column);
 
 /* Adds the title of a table with what all its rows have in common: "Peaks; in each row pass: full step". */
 void mt_page_add_title(struct mt_text *out, const struct element *table);
+
+/* Adds a curve as SVG; nothing if it has no value above 0. */
+void mt_page_add_curve(struct mt_text *out, const struct element *curve);
 
 /* Adds the chart of a table as SVG; nothing if the table has none, or more than 100 rows. */
 void mt_page_add_chart(struct mt_text *out, const struct element *table);

@@ -105,23 +105,20 @@ static mt_status write_page(const struct report_options *report, const struct mt
     return status;
 }
 
-static void introduce(const struct mt_report *report)
+/* Says what the page is of: "41 runs of 2026-11-28 to 2026-11-29 in study.db, read by memtrace 0.2.0." */
+static void introduce(const struct mt_report *report, const char *trace)
 {
-    if (report->run_count == 0) {
-        mt_page_say(report->page,
-                    "Where the device memory of %zu traced run%s went. They do not say which mode, batch and sequence "
-                    "were trained, as imported and recorded ones, so no table can compare them.",
-                    report->other_count, report->other_count == 1 ? "" : "s");
-        return;
-    }
+    size_t count;
+    const struct mt_run *runs = mt_trace_runs(report->trace, &count);
+    const char *first = runs[0].started_at, *last = runs[count - 1].started_at;
+    enum { DATE = 10 }; /* characters of a day */
+    bool is_one_day = strncmp(first, last, DATE) == 0;
     mt_page_say(report->page,
-                "Where the device memory of transformer training goes, from %zu traced run%s. Allocated is what live "
-                "blocks hold, reserved what the allocator took from the device for them; peaks are of a whole run. GiB "
-                "and MiB are 2³⁰ and 2²⁰ bytes.",
-                report->run_count, report->run_count == 1 ? "" : "s");
-    if (report->other_count > 0)
-        mt_page_say(report->page, "The trace has further runs that do not say which mode, batch and sequence were "
-                                  "trained, as imported and recorded ones: the last section has their peaks.");
+                "%zu run%s of %.*s%s%.*s in %s, read by memtrace " MT_VERSION
+                ". Allocated bytes are those of live blocks; reserved bytes are those that the allocator took from the "
+                "device; peaks are of a whole run. GiB and MiB are 2³⁰ and 2²⁰ bytes.",
+                count, count == 1 ? "" : "s", DATE, first, is_one_day ? "" : " to ", is_one_day ? 0 : DATE, last,
+                trace);
 }
 
 static const struct mt_field run_fields[] = {
@@ -141,25 +138,34 @@ static const struct mt_field run_fields[] = {
 };
 static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_report_run, run_fields);
 
-static mt_status fill_page(struct mt_report *report)
+/* Adds the tables of the study, which compare runs that say what was trained. */
+static mt_status add_study(struct mt_report *report)
 {
     static mt_status (*const sections[])(struct mt_report *) = {
         mt_report_timing,  mt_report_implementations, mt_report_peaks,       mt_report_autocast,
         mt_report_account, mt_report_residual,        mt_report_categories,  mt_report_largest,
         mt_report_kernels, mt_report_dtypes,          mt_report_accumulation};
     mt_status status = MT_OK;
-    introduce(report);
-    if (report->run_count == 0)
-        return mt_report_others(report);
     for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
         status = sections[i](report);
-    MT_THEN(status, mt_report_others(report));
     mt_page_section(report->page, "runs", "Runs");
     mt_page_table(report->page, "runs", "The runs of this page", &run_type, NULL, 0);
     for (size_t i = 0; i < report->run_count; i++) {
         mt_page_row(report->page, &run_type, &report->runs[i]);
         mt_report_link(report, &report->runs[i].run);
     }
+    return status;
+}
+
+/* Fills the page: the user's own runs, then tables of those that can be compared. The study's page has its tables alone. */
+static mt_status fill_page(struct mt_report *report, const struct report_options *given)
+{
+    mt_status status = MT_OK;
+    introduce(report, given->trace);
+    if (!given->study)
+        status = mt_report_own(report);
+    if (report->run_count > 0)
+        MT_THEN(status, add_study(report));
     return status;
 }
 
@@ -242,7 +248,9 @@ static mt_status run_report(const void *given)
         [MT_LACKS_PUBLISHED] = study.data,
         [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10",
         [MT_LACKS_IMPLEMENTATIONS] = "memtrace sweep --impl eager,fused --model small,medium,large,xl,2.7B"};
-    struct mt_report report = {.remedies = remedies, .page = mt_page_create("Memory of transformer training")};
+    struct mt_report report = {
+        .remedies = remedies,
+        .page = mt_page_create(report_options->study ? "Memory of transformer training" : "Memory report")};
     mt_status status = check_output(report_options);
     if (status == MT_OK && report_options->timelines) {
         add_folder(&folder, report_options->output);
@@ -253,7 +261,7 @@ static mt_status run_report(const void *given)
         status = run_study(report_options);
     MT_THEN(status, mt_trace_open_to_ask(report_options->trace, &trace));
     MT_THEN(status, load(report_options, trace, &report));
-    MT_THEN(status, fill_page(&report));
+    MT_THEN(status, fill_page(&report, report_options));
     if (status == MT_OK && report_options->timelines)
         status = write_timelines(&report, report_options->trace, mt_text_get(&folder));
     MT_THEN(status, write_page(report_options, report.page));
@@ -270,13 +278,15 @@ const struct mt_command mt_command_report = {
     .summary = "Writes a page of findings, tables and charts from the runs of a trace.",
     .usage = "[OPTIONS]",
     .details =
-        "The findings come first. Then follow timing with and without warm-up; eager against compiled-like (fused)\n"
+        "The findings come first. Then follow the runs of the trace: a list, and for each of the newest eight what\n"
+        "it needs, its memory over time, and its peak by role, category, module and phase.\n"
+        "\n"
+        "Runs of memtrace run can be compared: timing with and without warm-up; eager against compiled-like (fused)\n"
         "steps; peaks by sequence length, in fp32 and under autocast, and the parts of the difference; the whole\n"
         "model by formula, term by term; the residual stream; categories and largest blocks; kernels; dtypes under\n"
         "autocast; and the accumulation experiment. Published figures are shown next to figures of the same runs.\n"
-        "Of each configuration, the newest run counts. Runs without a configuration, such as imported ones, have a\n"
-        "section of their own: peaks by role, category, module and phase. Missing runs are listed with the command\n"
-        "that creates them; --study runs all of them, on sim within seconds.\n",
+        "Of each configuration, the newest run counts. Missing runs are listed with the command that creates them;\n"
+        "--study runs all of them, on sim within seconds, and its page has these tables alone.\n",
     .examples = "  memtrace report --study -o report.html\n"
                 "  memtrace report -o report.html --timelines\n"
                 "  memtrace report --trace memtrace.db > report.md\n"
