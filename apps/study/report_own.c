@@ -103,6 +103,19 @@ static void add_to_list(const struct mt_report *report, const struct own_run *ru
 
 /* ---- a run ---- */
 
+/* Says how much memory was short, and where. */
+static void hint_at_oom(const struct mt_report *report, const struct own_run *run, const struct mt_verdict *verdict)
+{
+    struct mt_text reason = {0}, command = {0};
+    const char *line = mt_text_get(&verdict->line);
+    mt_text_add(&reason, "%s were short%s%s; for changes that would have avoided it", MT_SIZE(verdict->short_bytes),
+                line[0] != '\0' ? " at " : "", line);
+    mt_text_add(&command, "memtrace oom --run %" PRId64, run->run.id);
+    mt_page_hint(report->page, command.data, reason.data);
+    mt_text_release(&reason);
+    mt_text_release(&command);
+}
+
 /* Says what a dry run needs of its card. */
 static mt_status say_need(const struct mt_report *report, const struct own_run *run)
 {
@@ -111,7 +124,9 @@ static mt_status say_need(const struct mt_report *report, const struct own_run *
     if (!mt_program_of_settings(&run->settings).is_dry)
         return MT_OK;
     mt_status status = mt_verdict_find(&question, &verdict);
-    if (status == MT_OK)
+    if (status == MT_OK && verdict.is_out_of_memory)
+        hint_at_oom(report, run, &verdict);
+    else if (status == MT_OK)
         mt_page_say(report->page, "It needs %s, %s of them outside the allocator, of the card's %s: %s %s.",
                     MT_SIZE(verdict.needed_bytes), MT_SIZE(verdict.outside_bytes), MT_SIZE(verdict.card_bytes),
                     MT_SIZE(verdict.fits ? verdict.free_bytes : verdict.short_bytes), verdict.fits ? "free" : "short");
