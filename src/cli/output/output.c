@@ -223,12 +223,11 @@ void mt_print_name(const char *name)
 
 void mt_text_add_parameter_count(struct mt_text *out, uint64_t count)
 {
-    if (count >= 1000000000)
-        mt_text_add(out, "%.2f billion parameters", (double)count / 1e9);
-    else if (count >= 1000000)
-        mt_text_add(out, "%.2f million parameters", (double)count / 1e6);
-    else
-        mt_text_add(out, "%" PRIu64 " parameters", count);
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
+    for (int i = 0; i < length; i++)
+        mt_text_add(out, "%s%c", i > 0 && (length - i) % 3 == 0 ? "," : "", digits[i]);
+    mt_text_add(out, " parameters");
 }
 
 /* Pure ASCII for a terminal: JSON lets C1 control characters pass. */

@@ -72,7 +72,7 @@ void mt_print_name(const char *name);
 /* Prints a sentence as mt_say does, and releases it. */
 void mt_print_line(struct mt_text *line);
 
-/* Adds "3.41 billion parameters"; a count under a million is told in full. */
+/* Adds "3,406,809,600 parameters". */
 void mt_text_add_parameter_count(struct mt_text *out, uint64_t count);
 
 /* Prints `value` on stdout with a newline and releases it. */

@@ -57,6 +57,7 @@ static void findings_release(struct findings *findings)
 struct run_answer {
     int64_t run, events; /* run 0, events below 0: not traced */
     const char *name, *trace, *state, *device;
+    uint64_t parameters;
     json_t *losses, *grad_norms, *step_ms, *wall_ms;
     bool time_is_estimated;
     struct mt_run_peaks_answer peaks;
@@ -80,6 +81,7 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(ROW, trace, "trace", NULL, NULL),
     MT_TEXT(ROW, state, "state", NULL, NULL),
     MT_TEXT(ROW, device, "device", NULL, NULL),
+    MT_COUNT(ROW, parameters, "parameters", NULL, "numbers in the model's weights"),
     MT_VALUE(ROW, losses, "losses", NULL, "a number a step, warm-up included; null where none was computed"),
     MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
              "by parameter, the Euclidean norm of its gradient in the first step; `--no-grad-norms` leaves them out"),
@@ -130,6 +132,7 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
                                 .trace = plan->trace,
                                 .state = mt_run_state_name(state_of(result)),
                                 .device = result->device,
+                                .parameters = mt_model_parameter_count(&plan->config.model),
                                 .losses = numbers_json(result->losses, 0, steps),
                                 .grad_norms = grad_norms_json(result),
                                 .step_ms = numbers_json(result->step_ms, warmup, steps),
