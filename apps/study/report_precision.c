@@ -246,9 +246,14 @@ mt_status mt_report_dtypes(struct mt_report *report)
     return status;
 }
 
-/* The accumulation experiment, computed anew: 0.01 is added a thousand times. */
-enum { ADDITIONS = 1000 };
-static const double ADDEND = 0.01;
+/* The accumulation experiment, computed anew: an addend is added many times. */
+struct addition {
+    double addend;
+    int times;
+    const char *key, *title; /* of its table */
+};
+static const struct addition additions[] = {{0.01, 1000, "accumulation", "0.01 added 1000 times"},
+                                            {0.001, 10000, "small-addends", "0.001 added 10000 times"}};
 
 /* A binary floating point format, as far as numbers near 1 need it. */
 struct float_format {
@@ -277,7 +282,7 @@ static const struct way ways[] = {{FP32, FP32}, {FP16, FP16}, {BF16, BF16}, {FP3
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /* Returns `value` rounded to the nearest number of the format, ties to even, as the processor is told to round unless
- * somebody changed that. Range and subnormals are left out: the experiment stays between 2^-7 and 2^4. */
+ * somebody changed that. Range and subnormals are left out: the experiment stays between 2^-10 and 2^4. */
 static double round_to(const struct float_format *format, double value)
 {
     int exponent;
@@ -296,7 +301,7 @@ struct sum_row {
 static const struct mt_field sum_fields[] = {
     MT_COLUMN(TEXT, const char *, struct sum_row, sum_format, "sum in"),
     MT_COLUMN(TEXT, const char *, struct sum_row, addend_format, "addends in"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, addend_text, "0.01 is"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, addend_text, "addend is"),
     MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, sum_text, "result"),
     MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, error, "error"),
     MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, addend_error, "of the addends' rounding"),
@@ -305,12 +310,13 @@ static const struct mt_field sum_fields[] = {
 static const struct mt_row_type sum_type = MT_ROW_TYPE(struct sum_row, sum_fields);
 
 /* The sum of two numbers of these formats is exact in a double, so each addition is rounded once. */
-static struct sum_row accumulate(const struct way *way)
+static struct sum_row accumulate(const struct addition *addition, const struct way *way)
 {
-    double addend = round_to(&way->addend, ADDEND), sum = 0;
-    for (int i = 0; i < ADDITIONS; i++)
+    double addend = round_to(&way->addend, addition->addend), sum = 0;
+    for (int i = 0; i < addition->times; i++)
         sum = round_to(&way->sum, sum + addend);
-    double error = sum - ADDITIONS * ADDEND, addend_error = ADDITIONS * (addend - ADDEND);
+    double error = sum - addition->times * addition->addend;
+    double addend_error = addition->times * (addend - addition->addend);
     assert(sum > 0 && sum < 16 && round_to(&way->sum, sum) == sum);
     return (struct sum_row){way->sum.name,
                             way->addend.name,
@@ -319,9 +325,8 @@ static struct sum_row accumulate(const struct way *way)
                             mt_figure_number(addend, "%.10f", addend),
                             mt_figure_number(sum, "%.4f", sum),
                             mt_figure_number(error, "%+.4f", error),
-                            fabs(addend - ADDEND) * ADDITIONS < 1e-4
-                                ? mt_figure_number(addend_error, "%+.1e", addend_error)
-                                : mt_figure_number(addend_error, "%+.4f", addend_error)};
+                            fabs(addend_error) < 1e-4 ? mt_figure_number(addend_error, "%+.1e", addend_error)
+                                                      : mt_figure_number(addend_error, "%+.4f", addend_error)};
 }
 
 /* Says where the sum no longer grows: half of the distance to its next number is not less than the addend. */
@@ -333,28 +338,36 @@ static void say_standstill(struct mt_page *page, const struct way *way, const st
     frexp(row->sum, &exponent);
     mt_page_say(
         page,
-        "A %s sum of %s addends stands still at %g: the next number of the format is %g further, and %.6f, less "
+        "A sum in %s of %s addends stands still at %g: the next number of the format is %g further, and %.6f, less "
         "than half of that, rounds back.",
         way->sum.name, way->addend.name, row->sum, ldexp(1, exponent - way->sum.significand_bits), row->addend);
 }
 
-mt_status mt_report_accumulation(struct mt_report *report)
+/* Adds the table of an experiment and what it shows. */
+static void add_addition(struct mt_page *page, const struct addition *addition)
 {
     struct sum_row rows[WAYS];
     double narrow = 0, wide = 0;
     for (int i = 0; i < WAYS; i++) {
-        rows[i] = accumulate(&ways[i]);
+        rows[i] = accumulate(addition, &ways[i]);
         double *worst = ways[i].sum.significand_bits >= 24 ? &wide : &narrow;
         *worst = fmax(*worst, fabs(rows[i].error.value));
     }
-    mt_page_section(report->page, "accumulation", "Accumulation");
-    mt_page_table(report->page, "accumulation", "0.01 added 1000 times", &sum_type, rows, WAYS);
-    mt_page_say(report->page,
-                "With the sum in fp32 the error is at most %.4f: the rounding of the addend itself, as the last column "
-                "shows. With the sum in 16 bits it reaches %.4f, because every addition rounds. So sums are kept in "
-                "fp32, whatever is added.",
-                wide, narrow);
+    mt_page_table(page, addition->key, addition->title, &sum_type, rows, WAYS);
+    mt_page_say(
+        page,
+        "With the sum in fp32 the error is at most %.4f, nearly all of it from the rounding of the addend, as the "
+        "last column shows. With the sum in 16 bits it reaches %.4f, because every addition rounds. So sums are "
+        "kept in fp32, whatever is added.",
+        wide, narrow);
     for (int i = 0; i < WAYS; i++)
-        say_standstill(report->page, &ways[i], &rows[i]);
+        say_standstill(page, &ways[i], &rows[i]);
+}
+
+mt_status mt_report_accumulation(struct mt_report *report)
+{
+    mt_page_section(report->page, "accumulation", "Accumulation");
+    for (size_t i = 0; i < sizeof additions / sizeof additions[0]; i++)
+        add_addition(report->page, &additions[i]);
     return MT_OK;
 }

@@ -18,7 +18,7 @@ struct study_run {
     int64_t seq;
     mt_mode mode;
     mt_implementation_kind implementation;
-    bool autocast;
+    mt_autocast autocast;
     int64_t warmup, steps;
     int64_t least_warmup, most_warmup; /* of a run that takes its place; least <= warmup <= most */
     bool wants_kernels;
@@ -77,11 +77,11 @@ static void add_timing(struct study *study)
         run.least_warmup = 1;
         run.most_warmup = ANY_WARMUP;
         add_run(study, run);
-        run.autocast = true;
+        run.autocast = MT_AUTOCAST_BF16;
         add_run(study, run);
         run.implementation = MT_IMPLEMENTATION_FUSED;
         add_run(study, run);
-        run.autocast = false;
+        run.autocast = MT_AUTOCAST_OFF;
         add_run(study, run);
     }
 }
@@ -94,7 +94,7 @@ static void add_peaks(struct study *study)
         .model = "2.7B", .warmup = 1, .steps = ALL_STEPS - 1, .most_warmup = ANY_WARMUP, .wants_kernels = true};
     for (size_t i = 0; i < 12; i++) {
         run.mode = modes[i / 6];
-        run.autocast = i / 3 % 2 != 0;
+        run.autocast = i / 3 % 2 != 0 ? MT_AUTOCAST_BF16 : MT_AUTOCAST_OFF;
         run.seq = lengths[i % 3];
         add_run(study, run);
     }
@@ -108,9 +108,22 @@ static void add_smaller_cards(struct study *study)
         .model = "2.7B", .seq = 512, .mode = MT_MODE_FWD_BWD, .warmup = 1, .steps = 3, .most_warmup = ANY_WARMUP};
     for (size_t i = 0; i < 4; i++) {
         run.device = cards[i / 2];
-        run.autocast = i % 2 != 0;
+        run.autocast = i % 2 != 0 ? MT_AUTOCAST_BF16 : MT_AUTOCAST_OFF;
         add_run(study, run);
     }
+}
+
+/* A run under fp16, for its dtypes. Only a simulated device has fp16. */
+static void add_fp16(struct study *study)
+{
+    if (mt_device_is_simulated(study->device))
+        add_run(study, (struct study_run){.model = "small",
+                                          .seq = 256,
+                                          .mode = MT_MODE_FWD_BWD,
+                                          .autocast = MT_AUTOCAST_FP16,
+                                          .warmup = 2,
+                                          .steps = ALL_STEPS - 2,
+                                          .most_warmup = ANY_WARMUP});
 }
 
 static mt_status plan_run(const struct study *study, const struct study_run *run, struct mt_run_plan *out)
@@ -219,7 +232,7 @@ static void note_run(const struct study *study, size_t index)
     struct mt_text text = {0};
     mt_text_add(&text, "study: run %zu of %zu, %s, sequence %d, %s, %s, %s", index + 1, study->count, run->model,
                 (int)run->seq, mt_mode_names[run->mode], mt_implementation_names[run->implementation],
-                run->autocast ? "bf16 autocast" : "fp32");
+                mt_precision_words(&(struct mt_training_config){.autocast = run->autocast}));
     note(study, &text);
 }
 
@@ -231,6 +244,7 @@ mt_status mt_report_study(const char *path, const char *device, const struct mt_
     add_timing(&study);
     add_peaks(&study);
     add_smaller_cards(&study);
+    add_fp16(&study);
     mt_status status = drop_present(&study);
     for (size_t i = 0; i < study.count && status == MT_OK; i++) {
         note_run(&study, i);
