@@ -81,6 +81,11 @@ static struct mt_model_account account_of(const char *path)
     assert_true(mt_model_account_is_known(&plan));
     assert_int_equal(mt_model_account_make(trace, run, &plan, &account), MT_OK);
     mt_trace_close(trace);
+    const uint64_t batch = (uint64_t)plan.config.batch, seq = (uint64_t)plan.config.seq;
+    const uint64_t(*of)[3] = account.by_length.of;
+    assert_int_equal(of[0][0] + (of[0][1] + of[0][2] * seq) * seq +
+                         batch * (of[1][0] + (of[1][1] + of[1][2] * seq) * seq),
+                     account.sum.formula_bytes);
     return account;
 }
 

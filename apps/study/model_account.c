@@ -184,6 +184,37 @@ static mt_status add_terms(struct maker *maker, const struct mt_run_plan *plan, 
     return MT_OK;
 }
 
+/* Returns the sum of the terms by formula for another B and T, which are small. */
+static uint64_t sum_at(const struct maker *maker, struct mt_formula_symbols symbols, uint64_t batch, uint64_t seq)
+{
+    uint64_t sum = 0, bytes = 0;
+    symbols.of['B'] = batch;
+    symbols.of['T'] = seq;
+    for (size_t i = 0; i < maker->account->count; i++) {
+        bool fits = mt_formula_compute(maker->of[i]->formula, &symbols, &bytes);
+        assert(fits);
+        (void)fits;
+        sum += bytes;
+    }
+    return sum;
+}
+
+/* Finds the sum as a function of B and T by its values at B = 0 and 1, T = 0, 1 and 2: no formula has a higher power. */
+static struct mt_model_account_polynomial find_polynomial(const struct maker *maker, const struct mt_run_plan *plan)
+{
+    const struct mt_formula_symbols symbols = symbols_of(&plan->config);
+    struct mt_model_account_polynomial found;
+    for (uint64_t batch = 0; batch < 2; batch++) {
+        uint64_t at[3];
+        for (uint64_t seq = 0; seq < 3; seq++)
+            at[seq] = sum_at(maker, symbols, batch, seq) - (batch > 0 ? sum_at(maker, symbols, 0, seq) : 0);
+        found.of[batch][2] = (at[2] - 2 * at[1] + at[0]) / 2;
+        found.of[batch][1] = at[1] - at[0] - found.of[batch][2];
+        found.of[batch][0] = at[0];
+    }
+    return found;
+}
+
 static void add_block(struct maker *maker, const struct mt_block_row *block, const struct mt_label_row *label)
 {
     struct mt_model_account *account = maker->account;
@@ -259,5 +290,6 @@ mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run
     MT_TRY(add_terms(&maker, plan, properties_of(&plan->config, run->last_full_step)));
     MT_TRY(add_live(&maker, trace, run));
     add_up(out);
+    out->by_length = find_polynomial(&maker, plan);
     return MT_OK;
 }

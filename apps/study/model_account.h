@@ -26,15 +26,21 @@ struct mt_model_account_term {
 
 enum { MT_MODEL_ACCOUNT_MOST_TERMS = 40 };
 
+/* Bytes as a function of B and T: the sum of of[i][j]·Bⁱ·Tʲ. */
+struct mt_model_account_polynomial {
+    uint64_t of[2][3];
+};
+
 /* Invariants: the terms' trace_bytes, workspace_bytes and other_bytes sum to live_bytes; `sum` adds up the terms. */
 struct mt_model_account {
     struct mt_model_account_term terms[MT_MODEL_ACCOUNT_MOST_TERMS];
     size_t count;
-    struct mt_model_account_term sum; /* without a formula of its own */
-    uint64_t live_bytes;              /* of all live blocks */
-    uint64_t workspace_bytes;         /* of matrix products */
-    uint64_t other_bytes;             /* of blocks that no term stands for: 0 of our models */
-    uint64_t parameters, element;     /* N, and w: bytes of an element of products */
+    struct mt_model_account_term sum;             /* without a formula of its own */
+    struct mt_model_account_polynomial by_length; /* of the sum by formula, with the run's other sizes */
+    uint64_t live_bytes;                          /* of all live blocks */
+    uint64_t workspace_bytes;                     /* of matrix products */
+    uint64_t other_bytes;                         /* of blocks that no term stands for: 0 of our models */
+    uint64_t parameters, element;                 /* N, and w: bytes of an element of products */
     int64_t step;
 };
 

@@ -47,6 +47,20 @@ static void say_symbols(struct mt_page *page, const struct mt_training_config *c
                 account->element, mt_model_account_parameters_formula, account->parameters);
 }
 
+/* Says the sum as a function of B and T: "54510556160 + 8192·T + 256·B·T² bytes". */
+static void say_polynomial(struct mt_page *page, const struct mt_model_account *account)
+{
+    static const char *const powers[2][3] = {{"", "·T", "·T²"}, {"·B", "·B·T", "·B·T²"}};
+    struct mt_text text = {0};
+    for (int batch = 0; batch < 2; batch++)
+        for (int seq = 0; seq < 3; seq++)
+            if (account->by_length.of[batch][seq] > 0)
+                mt_text_add(&text, "%s%" PRIu64 "%s", text.length > 0 ? " + " : "", account->by_length.of[batch][seq],
+                            powers[batch][seq]);
+    mt_page_say(page, "For other batches and lengths the sum is %s bytes.", mt_text_get(&text));
+    mt_text_release(&text);
+}
+
 static void say_rest(struct mt_page *page, const struct mt_model_account *account)
 {
     mt_page_say(page,
@@ -72,6 +86,7 @@ static mt_status add_account(struct mt_report *report, const struct mt_report_ru
     mt_page_row(report->page, &term_type, &account.sum);
     mt_text_release(&title);
     say_symbols(report->page, &plan.config, &account);
+    say_polynomial(report->page, &account);
     say_rest(report->page, &account);
     return MT_OK;
 }
