@@ -40,6 +40,20 @@ static json_int_t peak_bytes(struct mt_trace *trace, const char *number, mt_meas
     return bytes;
 }
 
+/* Returns what a run has allocated after its last step. */
+static json_int_t bytes_after_steps(const char *run)
+{
+    json_t *answer = json_of(shell(
+        "\"$M\" sql --json \"SELECT sum(CASE kind.name WHEN 'alloc' THEN block_bytes WHEN 'free' THEN -block_bytes END)"
+        " AS bytes FROM event JOIN event_kind kind ON kind.id = event.kind WHERE event.id >= (SELECT first_event FROM "
+        "run"
+        " WHERE id = %s) AND event.id <= (SELECT max(last_event) FROM step WHERE run = %s)\"",
+        run, run));
+    json_int_t bytes = json_integer_value(json_array_get(json_array_get(rows_of(answer), 0), 0));
+    json_decref(answer);
+    return bytes;
+}
+
 static void peaks_are_those_of_the_trace(void **state)
 {
     (void)state;
@@ -53,6 +67,7 @@ static void peaks_are_those_of_the_trace(void **state)
     for (size_t row = 0; row < 2; row++) {
         assert_int_equal(cell_bytes(wide, row, "allocated"), peak_bytes(trace, runs[row][0], MT_MEASURE_ALLOCATED));
         assert_int_equal(cell_bytes(wide, row, "reserved"), peak_bytes(trace, runs[row][0], MT_MEASURE_RESERVED));
+        assert_int_equal(cell_bytes(wide, row, "after a step"), bytes_after_steps(runs[row][0]));
         assert_int_equal(cell_bytes(narrow, row, "allocated"), peak_bytes(trace, runs[row][1], MT_MEASURE_ALLOCATED));
         assert_int_equal(cell_bytes(narrow, row, "reserved"), peak_bytes(trace, runs[row][1], MT_MEASURE_RESERVED));
     }

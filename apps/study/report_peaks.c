@@ -25,6 +25,7 @@ static const struct mt_field plain_fields[] = {
     MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, allocated_peak, "allocated"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_peak, "reserved"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, after_step, "after a step"),
     MT_FIELDS_END,
 };
 static const struct mt_field published_fields[] = {
@@ -37,6 +38,7 @@ static const struct mt_field published_fields[] = {
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, measured_reserved, "PyTorch on H200"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_difference, "difference"),
     MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, published_reserved, "published reserved"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, after_step, "after a step"),
     MT_FIELDS_END,
 };
 

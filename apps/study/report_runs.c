@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "device/device.h"
+#include "trace/query/blocks.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -195,11 +196,31 @@ static void compare_with_others(struct mt_report_run *run)
     run->reserved_difference = mt_figure_difference((int64_t)(run->reserved.bytes - cell->measured_reserved_bytes));
 }
 
+/* Finds what is allocated when the last full step has ended, if one has. */
+static mt_status load_after_step(struct mt_trace *trace, struct mt_report_run *run)
+{
+    struct mt_block_row *blocks = NULL;
+    size_t count = 0;
+    int64_t first, last;
+    uint64_t bytes = 0;
+    if (run->run.last_full_step < 0)
+        return MT_OK;
+    MT_TRY(mt_trace_step_events(trace, &run->run, run->run.last_full_step, &first, &last));
+    mt_status status = mt_trace_live(trace, &run->run, last, &blocks, &count);
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        bytes += blocks[i].block_bytes;
+    if (status == MT_OK)
+        run->after_step = mt_figure_bytes(bytes);
+    free(blocks);
+    return status;
+}
+
 static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
 {
     MT_TRY(mt_trace_steps(trace, &run->run, &run->steps));
     MT_TRY(mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated));
     MT_TRY(mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved));
+    MT_TRY(load_after_step(trace, run));
     for (int part = 0; part < MT_TIMED_PART_COUNT; part++)
         run->times[part] = time_figure(&run->steps.part[part]);
     const struct mt_figure oom = mt_figure_words("out of memory");

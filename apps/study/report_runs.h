@@ -29,6 +29,7 @@ struct mt_report_run {
     struct mt_figure times[MT_TIMED_PART_COUNT]; /* ms, with the deviation where there is one */
     struct mt_peak_row allocated, reserved;
     struct mt_figure allocated_peak, reserved_peak; /* or "out of memory" */
+    struct mt_figure after_step;                    /* allocated when the last full step has ended */
     uint64_t refused_bytes;                         /* asked for when memory ran out */
     const struct mt_published_cell *published;      /* of its configuration; NULL: none */
     const struct mt_published_cell *comparable;     /* the same if its allocator is the published one's */
