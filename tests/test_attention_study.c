@@ -258,8 +258,14 @@ static void the_whole_study_agrees_with_its_formulas(void **state)
         bool is_done = strcmp(text_of(row, "state"), "done") == 0;
         done += is_done;
         assert_int_equal(json_is_null(json_object_get(row, "oom")), is_done);
-        if (!json_is_null(kept))
+        const double seq = (double)integer_of(row, "seq");
+        const json_t *by_square = json_object_get(row, "kept_by_square");
+        assert_int_equal(json_is_null(by_square), json_is_null(kept));
+        if (!json_is_null(kept)) {
             assert_int_equal(integer_of(kept, "difference_bytes"), 0);
+            assert_true(fabs(json_number_value(by_square) * seq * seq - (double)integer_of(kept, "requested_bytes")) <
+                        1);
+        }
         assert_int_equal(json_number_value(json_object_get(row, "forward_ms")) > 0, is_done);
         assert_int_equal(json_number_value(json_object_get(row, "backward_ms")) > 0, is_done);
         if (integer_of(row, "seq") == 65536)
@@ -411,7 +417,7 @@ static void people_are_told_what_follows(void **state)
     assert_says(said->out, "custom has 12.34 GiB live before backward and flash 96.53 MiB: 131 times as\nmuch.");
     assert_says(said->out, "(196.38 GiB) / oom");
     said = MEMTRACE("attention --device sim --no-trace --d 64 --precision bf16 --seq 256,65536 --format csv");
-    assert_says(said->out, "\nbf16,8,1,64,65536,custom,oom,210858180610,,,,\n");
+    assert_says(said->out, "\nbf16,8,1,64,65536,custom,oom,210858180610,,,,,\n");
     said = MEMTRACE("attention --device cpu:1GiB --no-trace --d 16 --seq 32 --repeat 1");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "medians, by the device's clock");

@@ -60,6 +60,7 @@ static const struct mt_row_type peer_type = MT_ROW_TYPE(CELL, peer_fields);
         MT_BYTES(CELL, formula_bytes, "formula_bytes", NULL, "live before backward, by formula"),                      \
         MT_BYTES(CELL, square_bytes, "square_bytes", NULL, "of it, the terms of size T²"),                             \
         MT_ROW_OR_NULL(CELL, kept, "kept", &kept_type, "live before backward, measured"),                              \
+        MT_NUMBER(CELL, kept_by_square, "kept_by_square", NULL, "the measured requested bytes over seq²"),             \
         MT_ROWS(CELL, terms, term_count, "terms", &term_type, "of the formula"),                                       \
         MT_ROW_OR_NULL(CELL, peak, "peak", &peak_type, NULL), MT_ROW_OR_NULL(CELL, oom, "oom", &oom_type, NULL)
 
@@ -95,6 +96,7 @@ static const struct mt_field csv_fields[] = {
     MT_KNOWN(CELL, known_peak, "peak_bytes", NULL, NULL),
     MT_DIGITS(CELL, forward_csv, "forward_ms", NULL, NULL),
     MT_DIGITS(CELL, backward_csv, "backward_ms", NULL, NULL),
+    MT_NUMBER(CELL, kept_by_square, "kept_by_square", NULL, NULL),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_attention_csv_type = MT_ROW_TYPE(CELL, csv_fields);
@@ -191,6 +193,8 @@ void mt_attention_cell_fill(struct mt_attention_cell *cell)
     cell->state = mt_run_state_name(result->is_done ? MT_RUN_DONE : MT_RUN_OOM);
     cell->kept = result->kept.is_known ? cell : NULL;
     cell->known_kept = result->kept.is_known ? (int64_t)result->kept.requested_bytes : -1;
+    cell->kept_by_square =
+        cell->known_kept >= 0 ? (double)cell->known_kept / ((double)cell->of.seq * (double)cell->of.seq) : (double)NAN;
     cell->known_peak = result->is_done ? (int64_t)result->peak_requested_bytes : -1;
     if (result->is_done) {
         cell->peak = cell;

@@ -21,6 +21,7 @@ struct mt_attention_cell {
     const char *oom_category, *oom_phase; /* NULL if it is done */
     int64_t difference_bytes;             /* measured less formula */
     int64_t known_kept, known_peak;       /* bytes; -1: not known */
+    double kept_by_square;                /* known_kept over the square of the length; NAN: not known */
     uint64_t peer_kept, peer_peak;        /* bytes without workspaces */
     struct mt_attention_peer peer_found;
     const struct mt_attention_cell *kept, *peak, *oom, *peer;
