@@ -49,7 +49,11 @@ static const struct mt_option options[] = {
 static const struct {
     const char *ending;
     format format;
-} endings[] = {{".html", FORMAT_HTML}, {".htm", FORMAT_HTML}, {".md", FORMAT_MARKDOWN}, {".markdown", FORMAT_MARKDOWN}};
+} endings[] = {{".html", FORMAT_HTML},
+               {".htm", FORMAT_HTML},
+               {".md", FORMAT_MARKDOWN},
+               {".markdown", FORMAT_MARKDOWN},
+               {".txt", FORMAT_MARKDOWN}};
 
 /* Returns the ending of a path's name, ".html"; "" if it has none. */
 static const char *ending_of(const char *path)
