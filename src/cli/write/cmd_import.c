@@ -140,7 +140,7 @@ static const struct mt_field answer_fields[] = {
             "the file has no addresses: each free ends the youngest block of its size"),
     MT_FLAG(struct answer, report.torch.is_relative, "relative", NULL,
             "the file has no totals: memory from before it that stays is not counted"),
-    MT_FLAG(struct answer, report.torch.is_untimed, "untimed", NULL,
+    MT_FLAG(struct answer, report.is_untimed, "untimed", NULL,
             "the file has no times: times are the number of the events before, in microseconds"),
     MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
             "the recording was full, and overwrote its oldest events"),
@@ -220,7 +220,7 @@ static void print_beginning(const struct mt_import_report *report)
 static void print_absent(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
-    if (report->torch.is_untimed)
+    if (report->is_untimed)
         mt_text_add(&text, "The file has no times: each event counts as one microsecond. ");
     if (report->torch.is_paired)
         mt_text_add(&text,

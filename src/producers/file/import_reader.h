@@ -66,7 +66,6 @@ struct mt_import_torch {
     bool has_host;       /* the file has pinned memory, too, which was left out */
     bool is_paired;      /* the file has no addresses: a free ends the youngest block of its size */
     bool is_relative;    /* the file has no totals: memory from before it that stays does not show */
-    bool is_untimed;     /* the file has no times: the entries before one count as microseconds */
     bool lost_beginning; /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size; /* PyTorch rounded up by steps that no setting of our allocator says */
 };
@@ -88,6 +87,7 @@ struct mt_import_report {
     } counts[MT_IMPORT_MOST_COUNTS];
     size_t count_count;
     bool is_cut;                      /* the file ends within an event, which was left out */
+    bool is_untimed;                  /* the file has no times: the entries before one count as microseconds */
     bool ends_refused;                /* the last request was refused: the program ended out of memory */
     struct mt_foreign_counts foreign; /* contradictions in the file, and how they were settled */
     struct mt_import_coverage coverage;

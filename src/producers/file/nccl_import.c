@@ -60,7 +60,7 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
     assert(out->entries == log->count);
     out->device = MT_IMPORT_ANY_DEVICE;
     out->is_cut = log->is_cut;
-    out->torch.is_untimed = true;
+    out->is_untimed = true;
     out->foreign = mt_foreign_counts(foreign);
     out->coverage = mt_plain_labels_coverage(labels);
     mt_plain_labels_destroy(labels);

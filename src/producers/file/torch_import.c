@@ -69,7 +69,7 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
     mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
     out->torch.lost_beginning = is_beginning_lost(snapshot->settings.overflow, out->entries, &out->torch.before);
-    out->torch.is_untimed = snapshot->is_untimed;
+    out->is_untimed = snapshot->is_untimed;
     if (snapshot->is_untimed)
         mt_step_times_release(&out->torch.times);
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
