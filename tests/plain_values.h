@@ -44,12 +44,20 @@ static inline void bytes_add_number(struct bytes *bytes, uint64_t number, size_t
 
 static inline bool values_are_same(const struct mt_value *a, const struct mt_value *b);
 
-static inline bool items_are_same(const struct mt_items *a, const struct mt_items *b)
+/* Returns a list's element, or a dict's key or value, of those in turns. */
+static inline const struct mt_value *item_at(const struct mt_value *value, uint32_t index)
 {
-    if (a->count != b->count)
+    if (value->kind == MT_VALUE_LIST)
+        return mt_value_at(value, index);
+    return index % 2 == 0 ? mt_value_key_at(value, index / 2) : mt_value_value_at(value, index / 2);
+}
+
+static inline bool items_are_same(const struct mt_value *a, const struct mt_value *b)
+{
+    if (a->items->count != b->items->count)
         return false;
-    for (uint32_t i = 0; i < a->count; i++)
-        if (!values_are_same(&a->values[i], &b->values[i]))
+    for (uint32_t i = 0; i < a->items->count; i++)
+        if (!values_are_same(item_at(a, i), item_at(b, i)))
             return false;
     return true;
 }
@@ -64,7 +72,7 @@ static inline bool values_are_same(const struct mt_value *a, const struct mt_val
         return memcmp(a->text, b->text, a->length + 1) == 0;
     case MT_VALUE_LIST:
     case MT_VALUE_DICT:
-        return items_are_same(a->items, b->items);
+        return items_are_same(a, b);
     default:
         return a->integer == b->integer;
     }
@@ -79,7 +87,7 @@ static inline uint32_t value_depth(const struct mt_value *value, uint64_t *left)
         return 0;
     for (uint32_t i = 0; i<value->items->count && * left> 0; i++) {
         --*left;
-        uint32_t depth = value_depth(&value->items->values[i], left);
+        uint32_t depth = value_depth(item_at(value, i), left);
         deepest = depth > deepest ? depth : deepest;
     }
     return deepest + 1;

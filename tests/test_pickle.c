@@ -56,8 +56,8 @@ static void expect_begins_with(const struct mt_value *longer, const struct mt_va
     assert_int_equal(whole->kind, MT_VALUE_DICT);
     assert_in_range(whole->items->count, 2, longer->items->count);
     for (uint32_t i = 0; i < whole->items->count; i++)
-        if (!values_are_same(&whole->items->values[i], &longer->items->values[i]))
-            fail_msg("%s differs", mt_value_text(&whole->items->values[i & ~1u]));
+        if (!values_are_same(item_at(whole, i), item_at(longer, i)))
+            fail_msg("%s differs", mt_value_text(item_at(whole, i & ~1u)));
 }
 
 static void pickles_of_python_say_what_its_json_says(void **state)
@@ -100,7 +100,7 @@ static void keys_are_found_wherever_they_are(void **state)
     const struct mt_value *root = mt_document_root(document);
     int64_t found = 0;
     assert_int_equal(mt_value_get(root, &key)->kind, MT_VALUE_NONE);
-    const struct mt_value *four = &mt_value_get(root, &numbers)->items->values[3];
+    const struct mt_value *four = mt_value_value_at(mt_value_get(root, &numbers), 1);
     assert_true(mt_value_integer(mt_value_get(four, &key), &found));
     assert_int_equal(found, 5);
     assert_int_equal(mt_value_get(four, &absent)->kind, MT_VALUE_NONE);

@@ -123,7 +123,7 @@ static mt_status read_dump(const struct mt_value *root, struct mt_value_store *s
     if (mt_value_find(root, "peakUsage")->kind != MT_VALUE_NONE)
         return add_sums(root, "", &sizes, out);
     for (uint32_t i = 0; all->kind == MT_VALUE_DICT && i < mt_value_count(all); i++)
-        MT_TRY(read_communicator(&all->items->values[2 * i + 1], store, &sizes, out));
+        MT_TRY(read_communicator(mt_value_value_at(all, i), store, &sizes, out));
     return out->count > 0
                ? MT_OK
                : mt_fail(MT_BAD_TRACE, "it is neither NCCL's log of memory events nor a dump of communicators "

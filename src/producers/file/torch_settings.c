@@ -163,9 +163,9 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
     if (mt_value_integer(mt_value_find(run, "capacity_bytes"), &capacity) && capacity > 0)
         out->capacity_bytes = (uint64_t)capacity;
     for (uint32_t i = 0; i < count; i++) {
-        const struct mt_value *pair = &settings->items->values[2 * i]; /* key, value */
-        if (mt_value_text(&pair[0])[0] != '\0' && pair[1].kind == MT_VALUE_TEXT)
-            mt_torch_facts_add(out, mt_value_text(&pair[0]), mt_value_text(&pair[1]));
+        const struct mt_value *name = mt_value_key_at(settings, i), *value = mt_value_value_at(settings, i);
+        if (mt_value_text(name)[0] != '\0' && value->kind == MT_VALUE_TEXT)
+            mt_torch_facts_add(out, mt_value_text(name), mt_value_text(value));
     }
 }
 

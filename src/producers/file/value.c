@@ -1,4 +1,5 @@
-/* An arena of blocks, and two tables over it, of texts and of shared lists: open addressing, at most half full. */
+/* An arena of blocks, and three tables over it, of texts, of shared lists, and of the keys that dicts share: open addressing,
+ * at most half full. */
 #include "producers/file/value.h"
 
 #include "base/clock.h"
@@ -38,6 +39,26 @@ const struct mt_value *mt_value_at(const struct mt_value *list, uint32_t index)
     return &list->items->values[index];
 }
 
+static const struct mt_value *key_at(const struct mt_items *items, uint32_t pair)
+{
+    return items->keys != NULL ? &items->keys[pair] : &items->values[2 * pair];
+}
+
+static const struct mt_value *value_at(const struct mt_items *items, uint32_t pair)
+{
+    return items->keys != NULL ? &items->values[pair] : &items->values[2 * pair + 1];
+}
+
+const struct mt_value *mt_value_key_at(const struct mt_value *dict, uint32_t index)
+{
+    return dict->kind == MT_VALUE_DICT && index < dict->items->count / 2 ? key_at(dict->items, index) : &none;
+}
+
+const struct mt_value *mt_value_value_at(const struct mt_value *dict, uint32_t index)
+{
+    return dict->kind == MT_VALUE_DICT && index < dict->items->count / 2 ? value_at(dict->items, index) : &none;
+}
+
 static bool is_key(const struct mt_value *value, const struct mt_value_key *key)
 {
     return value->kind == MT_VALUE_TEXT && value->length == key->length &&
@@ -50,12 +71,12 @@ const struct mt_value *mt_value_get(const struct mt_value *dict, struct mt_value
     if (dict->kind != MT_VALUE_DICT)
         return &none;
     const struct mt_items *items = dict->items;
-    if (key->hint < items->count && is_key(&items->values[key->hint], key))
-        return &items->values[key->hint + 1];
-    for (uint32_t i = 0; i < items->count && i < 2 * MT_VALUE_MOST_KEYS; i += 2)
-        if (is_key(&items->values[i], key)) {
+    if (key->hint < items->count / 2 && is_key(key_at(items, key->hint), key))
+        return value_at(items, key->hint);
+    for (uint32_t i = 0; i < items->count / 2 && i < MT_VALUE_MOST_KEYS; i++)
+        if (is_key(key_at(items, i), key)) {
             key->hint = i;
-            return &items->values[i + 1];
+            return value_at(items, i);
         }
     return &none;
 }
@@ -92,7 +113,7 @@ struct block {
     struct block *previous;
 };
 
-/* An entry of a table: a text, or the items of a list or dict. */
+/* An entry of a table: a text, the keys of dicts (of kind MT_VALUE_BYTES), or the items of a list or dict. */
 struct slot {
     uint64_t hash;
     const void *found; /* NULL: the slot is free */
@@ -111,7 +132,7 @@ struct mt_value_store {
     uint64_t bytes; /* taken: blocks, tables, and what readers counted */
     struct block *newest;
     char *at, *end;
-    struct table texts, shared;
+    struct table texts, shared, keys;
     uint64_t seed; /* of the hashes, random: no file can be made to collide */
 };
 
@@ -150,6 +171,7 @@ void mt_value_store_destroy(struct mt_value_store *store)
     }
     free(store->texts.slots);
     free(store->shared.slots);
+    free(store->keys.slots);
     free(store);
 }
 
@@ -228,6 +250,18 @@ static uint64_t hash_bytes(uint64_t seed, const void *data, size_t length)
     return mix(mix(hash, word), seed);
 }
 
+/* True if the items of a list or dict are these values. */
+static bool has_values(const struct mt_items *items, const struct mt_value *values, size_t bytes)
+{
+    if (items->keys == NULL)
+        return bytes == 0 || memcmp(items->values, values, bytes) == 0;
+    for (uint32_t i = 0; i < items->count / 2; i++)
+        if (memcmp(&items->keys[i], &values[2 * i], sizeof *values) != 0 ||
+            memcmp(&items->values[i], &values[2 * i + 1], sizeof *values) != 0)
+            return false;
+    return true;
+}
+
 /* Returns the slot of these bytes, or the free slot where they belong. */
 static struct slot *find(const struct table *table, struct slot wanted, size_t bytes, const void *data)
 {
@@ -239,8 +273,8 @@ static struct slot *find(const struct table *table, struct slot wanted, size_t b
             return slot;
         if (slot->hash != wanted.hash || slot->kind != wanted.kind || slot->length != wanted.length)
             continue;
-        const struct mt_items *items = slot->found;
-        if (bytes == 0 || memcmp(wanted.kind == MT_VALUE_TEXT ? slot->found : items->values, data, bytes) == 0)
+        const bool is_list = wanted.kind == MT_VALUE_LIST || wanted.kind == MT_VALUE_DICT;
+        if (is_list ? has_values(slot->found, data, bytes) : memcmp(slot->found, data, bytes) == 0)
             return slot;
     }
 }
@@ -349,6 +383,67 @@ static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint
     return MT_OK;
 }
 
+/* Finds the keys of a dict among those that dicts share, or adds them. *out is NULL if they are not shared: there are few or
+ * many, they are no texts, or the file has more kinds of dicts than files have. */
+static mt_status find_keys(struct mt_value_store *store, const struct mt_value *values, uint32_t count,
+                           const struct mt_value **out)
+{
+    enum { LEAST_KEYS = 3, MOST_KEYS = 32, MOST_KINDS = 4096 };
+    struct mt_value keys[MOST_KEYS];
+    const uint32_t pairs = count / 2;
+    *out = NULL;
+    if (pairs < LEAST_KEYS || pairs > MOST_KEYS)
+        return MT_OK;
+    for (uint32_t i = 0; i < pairs; i++) {
+        if (values[2 * i].kind != MT_VALUE_TEXT)
+            return MT_OK;
+        keys[i] = values[2 * i];
+    }
+    MT_TRY(make_room(store, &store->keys));
+    const size_t bytes = pairs * sizeof *keys;
+    const struct slot wanted = {.hash = hash_bytes(store->seed, keys, bytes), .kind = MT_VALUE_BYTES, .length = pairs};
+    struct slot *slot = find(&store->keys, wanted, bytes, keys);
+    if (slot->found == NULL && store->keys.count < MOST_KINDS) {
+        struct mt_value *copy;
+        MT_TRY(take(store, bytes, &copy));
+        memcpy(copy, keys, bytes);
+        *slot = wanted;
+        slot->found = copy;
+        store->keys.count++;
+    }
+    *out = slot->found;
+    return MT_OK;
+}
+
+/* Fills an empty dict whose keys are shared. */
+static mt_status fill(struct mt_value_store *store, struct mt_items *items, const struct mt_value *keys,
+                      const struct mt_value *values, uint32_t count)
+{
+    assert(items->count == 0 && items->keys == NULL);
+    struct mt_value *copy;
+    MT_TRY(take(store, count / 2 * sizeof *copy, &copy));
+    for (uint32_t i = 0; i < count / 2; i++)
+        copy[i] = values[2 * i + 1];
+    items->keys = keys;
+    items->values = copy;
+    items->count = items->capacity = count;
+    return MT_OK;
+}
+
+/* Gives a dict its own keys, so that it can grow. */
+static mt_status own_keys(struct mt_value_store *store, struct mt_items *items)
+{
+    struct mt_value *values;
+    MT_TRY(take(store, items->count * sizeof *values, &values));
+    for (uint32_t i = 0; i < items->count / 2; i++) {
+        values[2 * i] = items->keys[i];
+        values[2 * i + 1] = items->values[i];
+    }
+    items->keys = NULL;
+    items->values = values;
+    return MT_OK;
+}
+
 mt_status mt_value_store_add(struct mt_value_store *store, const struct mt_value *to, const struct mt_value *values,
                              uint32_t count)
 {
@@ -358,6 +453,13 @@ mt_status mt_value_store_add(struct mt_value_store *store, const struct mt_value
     if (items->closed)
         return mt_fail(MT_BAD_TRACE, "it adds to a %s that is in another one already, or in itself",
                        mt_value_kind_name((mt_value_kind)to->kind));
+    const struct mt_value *keys = NULL;
+    if (to->kind == MT_VALUE_DICT && items->count == 0)
+        MT_TRY(find_keys(store, values, count, &keys));
+    if (keys != NULL)
+        return fill(store, items, keys, values, count);
+    if (items->keys != NULL && count > 0)
+        MT_TRY(own_keys(store, items));
     MT_TRY(grow(store, items, count));
     if (count > 0)
         memcpy(items->values + items->count, values, count * sizeof *values);

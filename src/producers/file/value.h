@@ -44,9 +44,11 @@ struct mt_value {
     };
 };
 
-/* The values of a list, or the keys and values of a dict in turns. Invariants: count <= capacity; depth is 1 more
- * than that of the deepest value in it; items that another value holds are closed and do not change. */
+/* The values of a list, or the keys and values of a dict in turns. Most dicts of a file have the same few keys, which they
+ * share: then `values` has the values alone. Invariants: count <= capacity, and counts shared keys, too; depth is 1 more than
+ * that of the deepest value in it; items that another value holds are closed and do not change. */
 struct mt_items {
+    const struct mt_value *keys; /* shared, count / 2 of them; NULL: none are */
     struct mt_value *values;
     uint32_t count, capacity;
     uint32_t depth;
@@ -58,6 +60,10 @@ uint32_t mt_value_count(const struct mt_value *value);
 
 /* Returns an element of a list; a value of kind NONE for an index beyond its end, or if it is no list. */
 const struct mt_value *mt_value_at(const struct mt_value *list, uint32_t index);
+
+/* Return a key of a dict, and its value; a value of kind NONE for an index beyond its end, or if it is no dict. */
+const struct mt_value *mt_value_key_at(const struct mt_value *dict, uint32_t index);
+const struct mt_value *mt_value_value_at(const struct mt_value *dict, uint32_t index);
 
 /* A key that is looked up in many dicts, and the place where it was last: most files have all dicts alike. */
 struct mt_value_key {
