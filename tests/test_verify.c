@@ -233,6 +233,21 @@ static void the_first_page_of_another_order_is_not_guessed(void **state)
     assert_int_equal(shell("test -e new.db")->code, 1);
 }
 
+/* A signal ends it as it stores the first rows. */
+static void a_killed_salvage_leaves_nothing_under_the_new_name(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("for try in $(seq 100); do rm -f new*; \"$M\" verify --trace trace.db --salvage new.db >/dev/null 2>&1 &"
+              " until ls | grep -q '^new'; do kill -0 $! || break; done; kill -STOP $!;"
+              " ls | sed 's/[0-9][0-9]*$/PID/' >found; kill -9 $!; wait $! || break; done; cat found");
+    assert_null(strstr(said->out, "new.db\n"));
+    assert_says(said->out, "new.db.PID\n");
+    assert_int_equal(shell("test -e new.db")->code, 1);
+    assert_int_equal(MEMTRACE("verify --trace trace.db --salvage new.db")->code, 0);
+    assert_int_equal(MEMTRACE("verify --trace new.db")->code, 0);
+}
+
 static void what_cannot_be_done_is_said(void **state)
 {
     (void)state;
@@ -256,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_made_up, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(a_lost_first_page_loses_no_event, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(the_first_page_of_another_order_is_not_guessed, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_killed_salvage_leaves_nothing_under_the_new_name, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(what_cannot_be_done_is_said, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

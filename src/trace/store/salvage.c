@@ -8,8 +8,12 @@
 #include "trace/store/trace_names.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* The tables whose rows are copied, with their keys. Those of events, and what is derived from them, are not among them, but
@@ -319,27 +323,50 @@ static mt_status save_without_first_page(struct salvage *salvage, const char *fr
     return status == MT_BAD_TRACE ? mt_error_restore(&error, status) : status;
 }
 
+/* Saves what can be read into a new file. */
+static mt_status save_readable(struct salvage *salvage, const char *from, const char *to)
+{
+    mt_status status = mt_database_open_reading(from, &salvage->from);
+    MT_THEN(status, save(salvage, to));
+    if (status == MT_BAD_TRACE) { /* a page that everything rests on: read it whatever its checksum says */
+        mt_database_close(salvage->from);
+        salvage->has_garbage = true;
+        status = mt_database_open_damaged(from, &salvage->from);
+        MT_THEN(status, save(salvage, to));
+    }
+    if (status == MT_BAD_TRACE) {
+        mt_database_close(salvage->from);
+        salvage->from = NULL;
+        status = save_without_first_page(salvage, from, to);
+    }
+    mt_database_close(salvage->from);
+    return status;
+}
+
+/* Gives the new trace its name, which no other file must have got in the meantime. Not every file system can compare. */
+static mt_status name_trace(const char *partial, const char *to)
+{
+    if (renameat2(AT_FDCWD, partial, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return MT_OK;
+    if ((errno == EINVAL || errno == ENOSYS) && access(to, F_OK) != 0 && rename(partial, to) == 0)
+        return MT_OK;
+    mt_status status = mt_fail(MT_NOT_WRITTEN, "%s can't get its name: %s", to, strerror(errno));
+    unlink(partial);
+    return status;
+}
+
 mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor)
 {
     struct salvage salvage = {0};
+    struct mt_text partial = {0};
     if (access(to, F_OK) == 0)
         return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
-    mt_status status = mt_database_open_reading(from, &salvage.from);
-    MT_THEN(status, save(&salvage, to));
-    if (status == MT_BAD_TRACE) { /* a page that everything rests on: read it whatever its checksum says */
-        mt_database_close(salvage.from);
-        salvage.has_garbage = true;
-        status = mt_database_open_damaged(from, &salvage.from);
-        MT_THEN(status, save(&salvage, to));
-    }
-    if (status == MT_BAD_TRACE) {
-        mt_database_close(salvage.from);
-        salvage.from = NULL;
-        status = save_without_first_page(&salvage, from, to);
-    }
-    mt_database_close(salvage.from);
+    mt_text_add(&partial, "%s.%ld", to, (long)getpid()); /* if this process is killed, nothing has the final name */
+    mt_status status = save_readable(&salvage, from, partial.data);
+    MT_THEN(status, name_trace(partial.data, to));
     for (size_t i = 0; i < salvage.saved_count && status == MT_OK; i++)
         visitor->run(visitor->context, &salvage.saved[i]);
     forget_attempt(&salvage);
+    mt_text_release(&partial);
     return status;
 }
