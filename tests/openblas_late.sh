@@ -29,6 +29,17 @@ for command in --version runs peak top advise cards; do
     ! loads $command || die "memtrace $command loads OpenBLAS"
 done
 
+# One thread is all that the process can have: OpenBLAS would end it with a signal of its own. Limits do not hold for root.
+alone='prlimit --nproc=1'
+[ "$(id -u)" -ne 0 ] || alone='setpriv --reuid=65534 --clear-groups prlimit --nproc=1'
+if [ "$(nproc)" -gt 1 ] && $alone "$memtrace" --version >said 2>&1; then
+    # shellcheck disable=SC2086
+    $alone "$memtrace" run --device cpu --no-trace $small >said 2>&1 && die 'a product has more threads than the limit'
+    grep -q 'set OPENBLAS_NUM_THREADS=1' said || { cat said; die 'what is missing is not said'; }
+    # shellcheck disable=SC2086
+    OPENBLAS_NUM_THREADS=1 $alone "$memtrace" run --device cpu --no-trace $small >said 2>&1 || { cat said; die 'one thread does not do'; }
+fi
+
 for file in "$memtrace" ${2:+"$2"}; do
     ! grep -q gotoblas "$file" || die "$file holds OpenBLAS"
 done

@@ -14,6 +14,7 @@
  *
  * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
  * computed: a program that computes none does not need it. */
+#include "base/memory.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/fp8.h"
 
@@ -22,6 +23,8 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/sysinfo.h>
 
 enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
 
@@ -31,18 +34,71 @@ enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
 static struct {
     __typeof__(cblas_sgemm) *sgemm;
     __typeof__(cblas_dgemm) *dgemm;
-    char reason[256];
+    char reason[512];
 } blas;
+
+/* Returns the number of threads that OpenBLAS will use, this one among them. */
+static int blas_threads(void)
+{
+    static const char *const variables[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"};
+    const int processors = get_nprocs();
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *value = getenv(variables[i]);
+        const int threads = value != NULL ? atoi(value) : 0;
+        if (threads > 0)
+            return threads < processors ? threads : processors;
+    }
+    return processors;
+}
+
+static void *wait_for_end(void *argument)
+{
+    pthread_mutex_t *running = argument;
+    pthread_mutex_lock(running);
+    pthread_mutex_unlock(running);
+    return NULL;
+}
+
+/* Starts so many threads, up to the first that can't be started, and ends them. Returns the number of those that ran. */
+static int try_threads(int count)
+{
+    pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t *threads = mt_host_alloc(((size_t)count + 1) * sizeof *threads);
+    int started = 0;
+    pthread_mutex_lock(&running);
+    while (started < count && pthread_create(&threads[started], NULL, wait_for_end, &running) == 0)
+        started++;
+    pthread_mutex_unlock(&running);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    free(threads);
+    return started;
+}
+
+/* True if OpenBLAS can start its threads: it ends the process if it can't. */
+static bool can_start_threads(void)
+{
+    const int needed = blas_threads() - 1, started = try_threads(needed);
+    if (started < needed)
+        snprintf(blas.reason, sizeof blas.reason,
+                 "it needs %d threads, and this process can have only %d. Raise the limit (ulimit -u), or set "
+                 "OPENBLAS_NUM_THREADS=%d",
+                 needed + 1, started + 1, started + 1);
+    return started == needed;
+}
 
 /* Looks in the places that CMakeLists.txt names. The reason of a failure is the first place's. */
 static void load_blas(void)
 {
     static const char *const places[] = {MTK_OPENBLAS_PLACES};
     void *library = NULL;
+    if (!can_start_threads())
+        return;
     for (size_t i = 0; library == NULL && i < sizeof places / sizeof places[0]; i++) {
         library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
         if (library == NULL && i == 0)
-            snprintf(blas.reason, sizeof blas.reason, "%s", dlerror());
+            snprintf(blas.reason, sizeof blas.reason, "%s. Install it: Debian and Ubuntu have it as libopenblas0",
+                     dlerror());
     }
     if (library == NULL)
         return;
@@ -59,10 +115,7 @@ static mt_status need_blas(void)
     pthread_once(&once, load_blas);
     if (blas.sgemm != NULL && blas.dgemm != NULL)
         return MT_OK;
-    return mt_fail(MT_FAILED,
-                   "matrix products on the CPU need OpenBLAS, which can't be loaded (%s). Install it: Debian and "
-                   "Ubuntu have it as libopenblas0",
-                   blas.reason);
+    return mt_fail(MT_FAILED, "matrix products on the CPU need OpenBLAS, which can't be loaded: %s", blas.reason);
 }
 
 /* ---- matrices ---- */
