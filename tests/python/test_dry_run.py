@@ -498,6 +498,34 @@ except memtrace.MemtraceError as error:
     assert "torch is imported already" in third
 
 
+def test_a_dry_run_that_cannot_begin_raises_its_own_error(dry):
+    """Whatever goes wrong. torch is a package here whose import fails, each time with another error."""
+    folder = dry.folder / "broken"
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").write_text("import builtins, os; raise getattr(builtins, os.environ['ERROR'])('broken')")
+    (folder / "text.db").write_text("no trace")
+    script = folder / "cases.py"
+    script.write_text("""
+import os, sys
+import memtrace
+cases = [("h100", "none/a.db", ""), ("h100", "text.db", ""), ("h100", "a\\0.db", ""), (None, "a.db", ""), ("nocard", "a.db", "")]
+cases += [("h100", "a.db", error) for error in ("ImportError", "OSError", "ValueError", "AttributeError", "KeyError")]
+for card, path, os.environ["ERROR"] in cases:
+    sys.modules.pop("torch", None)
+    try:
+        with memtrace.dry_run(card, path):
+            print("began")
+    except memtrace.MemtraceError as error:
+        print(error)
+""")
+    environment = {**dry.environment(), "PYTHONPATH": f"{folder}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 10 and "began" not in lines
+    assert lines[0] == "no trace can be written into none" and lines[1] == "text.db is not a trace"
+
+
 def test_transformers_train_and_generate(dry):
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
