@@ -372,7 +372,7 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
                             .advice = &answer->advice,
                             .rows = mt_finding_rows_create(&answer->advice, &input->program)};
     mt_observations_print(&answer->observations, screen);
-    if (answer->observations.count > 0)
+    if (answer->observations.count + answer->observations.holder_count > 0)
         mt_screen_gap(screen);
     print_headline(&report);
     mt_run_title_print(answer->question->run, screen);

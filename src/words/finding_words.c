@@ -38,6 +38,7 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
                                  .pytorch = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()"},
     [MT_HINT_FREE_AFTER_USE] = {"let go of it after its last use", NULL,
                                 "del the variable or leave the function that holds it"},
+    [MT_HINT_LEAVE_OUT] = {"nothing uses it any more: leave it out, or keep it on the host", NULL, NULL},
     [MT_HINT_NO_BACKWARD] = {"it was saved for a backward pass that does not read it: run without one", "--mode infer",
                              "torch.no_grad()"},
     [MT_HINT_ALLOCATE_AT_USE] = {"allocate it where it is first used", NULL, NULL},
@@ -87,6 +88,7 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
     case MT_HINT_NO_BACKWARD:
     case MT_HINT_FREE_AFTER_USE:
         return &variable;
+    case MT_HINT_LEAVE_OUT:
     case MT_HINT_DO_NOT_ALLOCATE:
     case MT_HINT_DO_NOT_WRITE:
         return &unread;

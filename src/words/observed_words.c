@@ -70,7 +70,8 @@ static const struct mt_row_type observed_type = MT_ROW_TYPE(ROW, observed_fields
 
 #define ROW struct mt_observations
 static const struct mt_field observations_fields[] = {
-    MT_ROWS(ROW, items, count, "observations", &observed_type, "loops that keep memory, and checkpoints on the card"),
+    MT_ROWS(ROW, items, count, "observations", &observed_type,
+            "loops that keep memory, checkpoints on the card, ways to train that keep copies"),
     MT_ROWS(ROW, holders, holder_count, "holders", &mt_holder_type, "of allocations; those that keep most first"),
     MT_ROWS(ROW, phases, phase_count, "program_phases", &mt_program_phase_type,
             "the highest moment of each; none if the program was not followed"),
@@ -117,9 +118,29 @@ void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
     }
 }
 
+/* Adds what blocks at the peak are. */
+static void add_part_of_peak(const struct mt_observed *observed, struct mt_text *out)
+{
+    static const char *const words[MT_OBSERVED_KIND_COUNT] = {
+        [MT_OBSERVED_GATHERED] = "are weights that FSDP gathers for the whole model at once",
+        [MT_OBSERVED_BUCKETS] = "are DDP's gradient buckets, next to gradients of the same size",
+        [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
+                                    "together",
+        [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
+        [MT_OBSERVED_FOREACH] = "are lists of tensors that the optimizer's foreach functions allocate",
+    };
+    mt_text_add(out, "At the peak, %s %s", MT_SIZE(observed->bytes), words[observed->kind]);
+    if (observed->taken_at[0] != '\0') {
+        mt_text_add(out, ", allocated at ");
+        mt_text_add_visible(out, observed->taken_at);
+    }
+}
+
 void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
 {
-    if (observed->kind == MT_OBSERVED_OTHER_CARD) {
+    if (observed->kind >= MT_OBSERVED_GATHERED) {
+        add_part_of_peak(observed, out);
+    } else if (observed->kind == MT_OBSERVED_OTHER_CARD) {
         mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
                     observed->phase);
     } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
@@ -161,6 +182,13 @@ const char *mt_observed_change_words(mt_observed_change change)
                                             "load_state_dict(..., assign=True), and delete the checkpoint",
         [MT_OBSERVED_CHANGE_OWN_CARD] = "call torch.cuda.set_device(local_rank) first, and torch.load with "
                                         "map_location=\"cpu\" or the rank's own card",
+        [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
+                                            "FSDP's first version, set auto_wrap_policy)",
+        [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",
+        [MT_OBSERVED_CHANGE_CHECKPOINT_EACH] = "call torch.utils.checkpoint.checkpoint(block, input, "
+                                               "use_reentrant=False) for each block, not once for all",
+        [MT_OBSERVED_CHANGE_NO_LORA_DROPOUT] = "model.gradient_checkpointing_enable(), or lora_dropout=0",
+        [MT_OBSERVED_CHANGE_FUSED] = "the optimizer's fused=True, or foreach=False",
     };
     return words[change];
 }
@@ -181,7 +209,7 @@ static void print_others(const struct mt_observations *observations, const struc
         struct mt_text line = {0};
         if (is_observed(observations, &observations->holders[i]))
             continue;
-        if (printed++ == 0)
+        if (printed++ == 0 && observations->count > 0)
             mt_screen_gap(screen);
         mt_holder_add(&observations->holders[i], &line);
         mt_screen_line(screen, &line);
@@ -192,7 +220,8 @@ void mt_observations_print(const struct mt_observations *observations, const str
 {
     for (size_t i = 0; i < observations->count; i++) {
         struct mt_text line = {0};
-        mt_screen_gap(screen);
+        if (i > 0)
+            mt_screen_gap(screen);
         mt_observed_add(&observations->items[i], &line);
         mt_screen_line(screen, &line);
         mt_screen_say(screen, "→ %s", mt_observed_change_words(observations->items[i].change));

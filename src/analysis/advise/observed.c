@@ -1,4 +1,5 @@
 #include "analysis/advise/observed.h"
+#include "analysis/advise/observed_peak.h"
 
 #include "base/memory.h"
 #include "base/order.h"
@@ -181,7 +182,8 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(add_growths(question, out, &trains));
     if (!trains)
         MT_TRY(add_leaks(question, out));
-    return add_checkpoint(question, out);
+    MT_TRY(add_checkpoint(question, out));
+    return mt_observations_add_peak(question, out);
 }
 
 void mt_observations_release(struct mt_observations *observations)

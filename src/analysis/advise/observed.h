@@ -1,5 +1,5 @@
-/* What a program does besides training that keeps memory: loops that leave more in each iteration, checkpoints on the card. Found
- * from the holders, growths and program phases that a recording or a dry run stored. No replay is needed to see it.
+/* What a program does that takes memory, as far as no replay is needed to see it: loops that leave more in each iteration, checkpoints
+ * on the card, ways to train that keep copies. Found from holders, growths, program phases and the labels at the peak.
  *
  * Each kind of observation and each change is one row of a table here; src/words/observed_words.c has the English. */
 #pragma once
@@ -14,19 +14,29 @@
     X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
-    X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */
+    X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
+    X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
+    X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
+    X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
+    X(LORA_DROPOUT, "dropout of LoRA")      /* keeps a copy of the input of each adapted layer */                      \
+    X(FOREACH, "foreach temporaries")       /* an optimizer computes lists of tensors, each as large as the weights */
 
 /* X(change, name). */
 #define MT_OBSERVED_CHANGES(X)                                                                                         \
-    X(NO_GRAD, "no_grad")                    /* run the loop without gradients */                                      \
-    X(DETACH, "detach")                      /* keep values, not tensors with graphs */                                \
-    X(MOVE_TO_HOST, "move to host")          /* move what the loop collects to the host, now and then */               \
-    X(EVAL_STEPS, "eval_accumulation_steps") /* the same by a setting of transformers' Trainer */                      \
-    X(BOUND_CACHE, "bound the cache")        /* bound what the loop collects, such as a key-value cache */             \
-    X(CLONE_VIEWS, "clone views")            /* copy the part that is needed */                                        \
-    X(FIND_HOLDER, "find the holder")        /* record with holders */                                                 \
-    X(MAP_LOCATION, "map_location")          /* load to the host */                                                    \
-    X(OWN_CARD, "own card")                  /* set the card of the rank, and load to it or to the host */
+    X(NO_GRAD, "no_grad")                     /* run the loop without gradients */                                     \
+    X(DETACH, "detach")                       /* keep values, not tensors with graphs */                               \
+    X(MOVE_TO_HOST, "move to host")           /* move what the loop collects to the host, now and then */              \
+    X(EVAL_STEPS, "eval_accumulation_steps")  /* the same by a setting of transformers' Trainer */                     \
+    X(BOUND_CACHE, "bound the cache")         /* bound what the loop collects, such as a key-value cache */            \
+    X(CLONE_VIEWS, "clone views")             /* copy the part that is needed */                                       \
+    X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \
+    X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
+    X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
+    X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
+    X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
+    X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
+    X(NO_LORA_DROPOUT, "lora_dropout=0") /* or checkpointing of the layers */                                          \
+    X(FUSED, "fused or foreach=False")
 
 #define X(kind, ...) MT_OBSERVED_##kind,
 typedef enum mt_observed_kind { MT_OBSERVED_KINDS(X) MT_OBSERVED_KIND_COUNT } mt_observed_kind;

@@ -1,0 +1,176 @@
+#include "analysis/advise/observed_peak.h"
+
+#include "base/memory.h"
+#include "base/order.h"
+#include "trace/query/blocks.h"
+#include "trace/query/walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_PART = 10 };  /* of the peak */
+enum { LEAST_LAYERS = 3 }; /* that a segment spans: one layer is recomputed while the gradients of the next are there */
+enum { MOST_LAYERS = 64 }; /* that are told apart */
+
+static bool is_role(const struct mt_label_row *label, mt_role role)
+{
+    return strcmp(label->role, mt_role_name(role)) == 0;
+}
+
+static bool is_in_phase(const struct mt_label_row *label, mt_phase phase)
+{
+    return strcmp(label->phase, mt_phase_name(phase)) == 0;
+}
+
+static bool begins_with(const char *text, const char *begin)
+{
+    return strncmp(text, begin, strlen(begin)) == 0;
+}
+
+/* ---- what blocks are ---- */
+
+/* True if FSDP gathered it for the model as a whole. FSDP2 gives the class of a module that it shards the prefix FSDP. */
+static bool is_gathered_by_root(const struct mt_label_row *label)
+{
+    const bool is_sharded = begins_with(label->span, "FSDP") || begins_with(label->span, "FullyShardedDataParallel");
+    return is_sharded && strchr(label->span, '.') == NULL && is_in_phase(label, MT_PHASE_FORWARD);
+}
+
+static bool is_bucket(const struct mt_label_row *label)
+{
+    return is_role(label, MT_ROLE_GRADIENT) && strcmp(label->span, "buckets") == 0;
+}
+
+static bool is_other_gradient(const struct mt_label_row *label)
+{
+    return is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label);
+}
+
+/* True if a module's forward computed it during backward. What autograd's functions compute has their names. */
+static bool is_recomputed(const struct mt_label_row *label)
+{
+    return is_in_phase(label, MT_PHASE_BACKWARD) && label->layer >= 0 && strstr(label->op, "Backward") == NULL &&
+           (is_role(label, MT_ROLE_TEMPORARY) || is_role(label, MT_ROLE_ACTIVATION));
+}
+
+static bool is_dropout_of_lora(const struct mt_label_row *label)
+{
+    return strstr(label->span, "lora_dropout") != NULL && strstr(label->op, "dropout") != NULL;
+}
+
+static bool is_list_of_optimizer(const struct mt_label_row *label)
+{
+    return begins_with(label->op, "aten::_foreach_") && is_in_phase(label, MT_PHASE_OPTIMIZER) &&
+           is_role(label, MT_ROLE_TEMPORARY);
+}
+
+/* ---- sums over the peak ---- */
+
+/* The blocks at the peak. */
+struct peak {
+    const struct mt_block_row *blocks;
+    const struct mt_label_row *labels;
+    size_t count;
+    uint64_t bytes; /* allocated */
+};
+
+/* The sum over some of them. */
+struct sum {
+    uint64_t bytes, largest;
+    int64_t event;   /* that allocated the largest; 0: none */
+    uint64_t layers; /* a bit for each */
+};
+
+static struct sum sum_of(const struct peak *peak, bool (*counts)(const struct mt_label_row *))
+{
+    struct sum sum = {0};
+    for (size_t i = 0; i < peak->count; i++) {
+        const struct mt_block_row *block = &peak->blocks[i];
+        const struct mt_label_row *label = &peak->labels[block->label];
+        if (!counts(label))
+            continue;
+        sum.bytes += block->block_bytes;
+        sum.event = block->block_bytes > sum.largest ? block->alloc_event : sum.event;
+        sum.largest = mt_larger(sum.largest, block->block_bytes);
+        if (label->layer >= 0)
+            sum.layers |= UINT64_C(1) << (label->layer % MOST_LAYERS);
+    }
+    return sum;
+}
+
+/* ---- observations ---- */
+
+static mt_status add(const struct mt_question *question, const struct peak *peak, struct sum sum, mt_observed_kind kind,
+                     mt_observed_change change, struct mt_observations *out)
+{
+    struct mt_observed found = {.kind = kind,
+                                .change = change,
+                                .phase = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN),
+                                .bytes = sum.bytes,
+                                .full_at = -1,
+                                .file = "",
+                                .taken_at = ""};
+    if (sum.bytes == 0 || sum.bytes < peak->bytes / LEAST_PART)
+        return MT_OK;
+    MT_TRY(mt_trace_lines(question->trace, question->run, &sum.event, 1, &found.taken_at));
+    *MT_HOST_ADD(out->items, out->count) = found;
+    return MT_OK;
+}
+
+static bool spans_layers(uint64_t layers)
+{
+    int count = 0;
+    for (; layers != 0; layers &= layers - 1)
+        count++;
+    return count >= LEAST_LAYERS;
+}
+
+/* Adds the buckets if gradients have memory of their own, too. */
+static mt_status add_buckets(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+{
+    struct sum buckets = sum_of(peak, is_bucket);
+    buckets.bytes = mt_smaller(buckets.bytes, sum_of(peak, is_other_gradient).bytes);
+    return add(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
+}
+
+static mt_status add_recomputed(const struct mt_question *question, const struct peak *peak,
+                                struct mt_observations *out)
+{
+    const struct sum sum = sum_of(peak, is_recomputed);
+    if (!spans_layers(sum.layers))
+        return MT_OK;
+    return add(question, peak, sum, MT_OBSERVED_ONE_SEGMENT, MT_OBSERVED_CHANGE_CHECKPOINT_EACH, out);
+}
+
+static mt_status add_all(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+{
+    MT_TRY(add(question, peak, sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED, MT_OBSERVED_CHANGE_SHARD_BLOCKS,
+               out));
+    MT_TRY(add_buckets(question, peak, out));
+    MT_TRY(add_recomputed(question, peak, out));
+    MT_TRY(add(question, peak, sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
+               MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
+    return add(question, peak, sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH, MT_OBSERVED_CHANGE_FUSED, out);
+}
+
+mt_status mt_observations_add_peak(const struct mt_question *question, struct mt_observations *out)
+{
+    struct mt_block_row *blocks = NULL;
+    struct mt_label_row *labels = NULL;
+    struct mt_peak_row peak;
+    size_t label_count = 0;
+    struct peak found = {0};
+    if (question->run->event_count == 0)
+        return MT_OK;
+    mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
+    found.bytes = peak.bytes;
+    MT_THEN(status, mt_trace_labels(question->trace, question->run, &labels, &label_count));
+    MT_THEN(status, mt_trace_live(question->trace, question->run, peak.event, &blocks, &found.count));
+    found.blocks = blocks;
+    found.labels = labels;
+    MT_THEN(status, add_all(question, &found, out));
+    mt_peak_row_release(&peak);
+    free(blocks);
+    free(labels);
+    return status;
+}

@@ -1,0 +1,162 @@
+"""What advise finds in programs that need more memory than they would have to, each after a kind of public report: the cause, the
+bytes, the line that allocates them and the change, as JSON."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+MIB = 1 << 20
+
+IDLE = """
+import copy, torch
+from torch import nn
+from torch.nn import functional as F
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.unused = nn.Linear(1024, 4096), nn.Linear(4096, 8192), nn.Linear(1024, 4096)
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+torch.save(Net().state_dict(), "net.pt")
+net = Net().cuda()
+state = torch.load("net.pt", map_location="cuda")
+net.load_state_dict(state)
+average = copy.deepcopy(net)
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(4):
+    x = torch.randn(512, 1024, device="cuda")
+    loss = F.cross_entropy(net(x), torch.randint(8192, (512,), device="cuda"))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for old, new in zip(average.parameters(), list(net.parameters())[:4]):
+            old.lerp_(new, 0.01)
+    optimizer.zero_grad()
+"""
+
+ONE_SEGMENT = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.lora_dropout = nn.Linear(512, 512), nn.ModuleDict({"default": nn.Dropout(0.1)})
+    def forward(self, x):
+        return x + self.up(self.lora_dropout["default"](x)).sin()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Block() for _ in range(8)])
+    def forward(self, x):
+        return checkpoint(self.blocks, x, use_reentrant=False)
+net = Net().cuda()
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(3):
+    x = torch.randn(8192, 512, device="cuda", requires_grad=True)
+    net(x).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+RANKS = """
+import os, sys, torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
+if sys.argv[1] == "ddp":
+    net = nn.parallel.DistributedDataParallel(net)
+else:
+    fully_shard(net)
+optimizer = torch.optim.Adam(net.parameters(), foreach=True)
+for _ in range(3):
+    net(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+# Fragments that no later request fits into: each block that stays lies between two that go.
+GAPS = """
+import torch
+kept = []
+for mib in range(21, 61):
+    free = torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+    kept.append(torch.empty(2 << 20, dtype=torch.uint8, device="cuda"))
+    del free
+"""
+
+
+def advise(folder, program, *words, launcher=(), options=()):
+    """Runs a program dry and returns what advise says of it."""
+    (folder / "program.py").write_text(textwrap.dedent(program))
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+
+    def memtrace(*given):
+        return subprocess.run([find_program(), *given], cwd=folder, env=kept, check=True, capture_output=True, text=True).stdout
+
+    memtrace("dry-run", "--device", "sim:h100", *options, "--", *(launcher or [sys.executable]), "program.py", *words)
+    return json.loads(memtrace("advise", "--json"))
+
+
+def line_of(program, part):
+    """Returns the line of a program that has a part, as findings name it."""
+    return f"program.py:{next(number for number, line in enumerate(program.splitlines(), 1) if part in line)}"
+
+
+def by_change(answer):
+    return {one["change"]: one for one in answer["observations"]}
+
+
+def test_memory_that_no_step_reads_is_found_with_its_line(tmp_path):
+    answer = advise(tmp_path, IDLE)
+    found = {(one["pattern"], one["allocated_at"]): one for one in answer["findings"]}
+    checkpoint = found["late free", line_of(IDLE, "torch.load")]
+    weights = 4 * (2 * 1024 * 4096 + 4096 * 8192 + 2 * 4096 + 8192)
+    assert weights <= checkpoint["bytes"] < 1.01 * weights and "del the variable" in checkpoint["hint"]
+    average = found["idle between uses", line_of(IDLE, "copy.deepcopy")]
+    assert 48 * MIB <= average["bytes"] < weights and "on the host" in average["hint"]
+    head = found["late free", line_of(IDLE, "net = Net().cuda()")]
+    assert 16 * MIB <= head["bytes"] < 17 * MIB and "no step" in head["hint"]
+    assert answer["knows_uses"] and ("checkpoint on the card", "map_location") in {
+        (one["detector"], one["change"]) for one in answer["observations"]}
+
+
+def test_one_segment_over_all_blocks_and_dropout_of_lora_are_found(tmp_path):
+    found = by_change(advise(tmp_path, ONE_SEGMENT))
+    assert found["checkpoint each block"]["bytes"] >= 8 * 2 * 16 * MIB
+    assert found["checkpoint each block"]["allocated_at"] == line_of(ONE_SEGMENT, "return x + self.up")
+    assert found["lora_dropout=0"]["bytes"] >= 8 * 16 * MIB
+
+
+def launch(tmp_path, kind):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    return by_change(advise(tmp_path, RANKS, kind, launcher=torchrun, options=["--only", "0"]))
+
+
+def test_buckets_of_ddp_and_temporaries_of_foreach_are_found(tmp_path):
+    found = launch(tmp_path, "ddp")
+    weights = 8 * 4 * (1024 * 1024 + 1024)
+    assert found["gradient_as_bucket_view"]["allocated_at"] == line_of(RANKS, "DistributedDataParallel(net)")
+    assert weights <= found["gradient_as_bucket_view"]["bytes"] < 1.1 * weights
+    assert weights <= found["fused or foreach=False"]["bytes"] < 1.1 * weights
+
+
+def test_weights_that_are_gathered_all_at_once_are_found(tmp_path):
+    assert launch(tmp_path, "fsdp")["fully_shard of blocks"]["bytes"] >= 8 * 4 * 1024 * 1024
+
+
+def test_gaps_between_blocks_are_mended_by_expandable_segments(tmp_path):
+    answer = advise(tmp_path, GAPS)
+    assert answer["findings"][0]["pattern"] == "fragmentation"
+    assert answer["findings"][0]["hint"].endswith("expandable_segments:True")
+    assert answer["observations"] == []
