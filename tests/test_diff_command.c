@@ -1,6 +1,7 @@
 /* memtrace diff from outside: the published comparison of fp32 with autocast, against what PyTorch 2.11 measured on an
  * H200 (tests/data/pytorch_h200.json); which runs it chooses; what it says where there is nothing to compare. */
 #include "base/status.h"
+#include "trace_edit.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -310,6 +311,37 @@ static void a_run_that_is_still_being_written_is_compared_as_far_as_it_is(void *
     assert_int_equal(system(command), 0);
 }
 
+/* Names a run's producer, as dry runs and recordings do. */
+static void set_recorded(int run, const char *value)
+{
+    char sql[128];
+    snprintf(sql, sizeof sql, "INSERT INTO setting VALUES (%d, 'recorded', '%s')", run, value);
+    edit_trace("memtrace.db", sql);
+}
+
+static void a_dry_run_and_a_recording_are_compared_by_operator(void **state)
+{
+    (void)state;
+    run(TINY "--seq 16 --steps 2");
+    run(TINY "--seq 24 --steps 2");
+    set_recorded(1, "dry");
+    set_recorded(2, "PyTorch");
+    const struct said *said = memtrace("diff 1 2");
+    assert_int_equal(strncmp(said->out, "The dry run predicts ", strlen("The dry run predicts ")), 0);
+    assert_non_null(strstr(said->out, "% more. By operator, B\nhas +"));
+    assert_non_null(strstr(said->out, "by op:"));
+    json_t *diff = diff_json("2 1");
+    assert_string_equal(json_string_value(json_object_get(diff, "predicted_by")), "b");
+    assert_string_equal(json_string_value(json_object_get(diff, "by")), "op");
+    json_decref(diff);
+    run(TINY "--seq 16 --steps 2");
+    set_recorded(3, "PyTorch");
+    assert_non_null(strstr(memtrace("diff 1 3")->out, "the recording has as much, to the byte."));
+    diff = diff_json("2 3");
+    assert_true(json_is_null(json_object_get(diff, "predicted_by")));
+    json_decref(diff);
+}
+
 static void doubts_are_noted(void **state)
 {
     (void)state;
@@ -421,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_answer_begins_with_the_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_is_still_being_written_is_compared_as_far_as_it_is, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_dry_run_and_a_recording_are_compared_by_operator, set_up, tear_down),
         cmocka_unit_test_setup_teardown(doubts_are_noted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_one_run_says_nothing_of_is_unknown_and_no_difference, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_a_run_out_of_memory_needs_is_a_bound, set_up, tear_down),

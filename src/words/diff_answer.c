@@ -6,7 +6,9 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A side as JSON has it. */
 struct side_row {
@@ -167,6 +169,7 @@ const struct mt_row_type mt_diff_length_type = MT_ROW_TYPE(ROW, length_fields);
 /* The answer as JSON has it. */
 struct answer_row {
     struct side_row a, b;
+    const char *predicted;
     const struct mt_setting_pair *different, *unknown;
     size_t different_count, unknown_count;
     struct mt_diff_parts allocated, reserved; /* borrowed */
@@ -180,6 +183,9 @@ struct answer_row {
 static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, a, "a", &side_type, NULL),
     MT_ROW(ROW, b, "b", &side_type, NULL),
+    MT_NAME(ROW, predicted, "predicted_by", NULL,
+            "`a` or `b` if that is a dry run and the other a recording, which are grouped by op; null: it is no "
+            "prediction"),
     MT_ROWS(ROW, different, different_count, "settings", &setting_type, "that differ and could change memory"),
     MT_ROWS(ROW, unknown, unknown_count, "unknown_settings", &setting_type, "that one of the two says nothing of"),
     MT_DIFFERENCE(ROW, allocated.delta_bytes, "allocated_delta_bytes", NULL, "of the peaks, b less a"),
@@ -234,8 +240,10 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
 {
     const struct mt_diff *diff = &answer->diff;
     const struct mt_settings_difference *changes = &answer->changes;
+    static const char *const sides[MT_SIDE_COUNT + 1] = {"a", "b", ""};
     const struct answer_row row = {.a = side_row_of(answer, MT_SIDE_A),
                                    .b = side_row_of(answer, MT_SIDE_B),
+                                   .predicted = sides[mt_diff_predicted(answer)],
                                    .different = changes->different,
                                    .different_count = changes->different_count,
                                    .unknown = changes->unknown,
@@ -255,6 +263,26 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
     mt_rows_release(&cause_type, row.causes, diff->allocated.cause_count);
     mt_rows_release(&cause_type, row.reserved_causes, diff->reserved.cause_count);
     return object;
+}
+
+static bool is_dry(const struct mt_diff_answer *answer, mt_side side)
+{
+    return strcmp(mt_settings_value(&answer->settings[side], "recorded"), "dry") == 0;
+}
+
+static bool is_recording(const struct mt_diff_answer *answer, mt_side side)
+{
+    const struct mt_settings *settings = &answer->settings[side];
+    return !is_dry(answer, side) &&
+           (mt_settings_value(settings, "recorded")[0] != '\0' || mt_settings_value(settings, "format")[0] != '\0');
+}
+
+mt_side mt_diff_predicted(const struct mt_diff_answer *answer)
+{
+    for (mt_side side = 0; side < MT_SIDE_COUNT; side++)
+        if (is_dry(answer, side) && is_recording(answer, MT_SIDE_COUNT - 1 - side))
+            return side;
+    return MT_SIDE_COUNT;
 }
 
 static struct mt_text *add_doubt(struct mt_diff_answer *answer)
@@ -310,6 +338,8 @@ mt_status mt_diff_answer_load(struct mt_diff_answer *answer)
     mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
                         &answer->changes);
     MT_TRY(mt_diff_categories(a, b, &answer->categories, &answer->category_count));
+    if (answer->key == MT_NO_GROUPS && mt_diff_predicted(answer) != MT_SIDE_COUNT)
+        answer->key = MT_GROUP_OP;
     if (answer->key != MT_NO_GROUPS)
         MT_TRY(mt_diff_groups(a, b, (mt_group_key)answer->key, &answer->groups, &answer->group_count));
     find_doubts(answer);
@@ -430,8 +460,47 @@ static void add_comparison(const struct mt_diff_answer *answer, struct mt_text *
         mt_text_add(out, " before memory ran out");
 }
 
+/* Adds "The dry run predicts 1.24 GiB allocated at the peak; the recording has 1.26 GiB, 1.6 % more." */
+static void add_prediction(const struct mt_diff_answer *answer, mt_side predicted, struct mt_text *out)
+{
+    const uint64_t before = answer->diff.side[predicted].allocated_bytes;
+    const uint64_t after = answer->diff.side[MT_SIDE_COUNT - 1 - predicted].allocated_bytes;
+    mt_text_add(out, "The dry run predicts %s allocated at the peak; the recording has ", MT_SIZE(before));
+    if (before == after)
+        mt_text_add(out, "as much, to the byte. ");
+    else
+        mt_text_add(out, "%s, %.2g %% %s. ", MT_SIZE(after), fabs(mt_diff_percent(before, after)),
+                    after > before ? "more" : "less");
+}
+
+/* Adds the operators whose blocks at the peak differ: "aten::addmm +2.00 MiB". */
+static void add_operators(const struct mt_diff_answer *answer, struct mt_text *out)
+{
+    enum { MOST_NAMED = 3 };
+    size_t count = 0;
+    while (count < answer->group_count && answer->groups[count].delta_bytes != 0)
+        count++;
+    if (count == 0)
+        return;
+    mt_text_add(out, "By operator, B has ");
+    for (size_t i = 0; i < count && i < MOST_NAMED; i++) {
+        const struct mt_diff_group *group = &answer->groups[i];
+        mt_text_add(out, "%s%s of %s", i > 0 ? ", " : "", MT_SIZE_DIFFERENCE(group->delta_bytes),
+                    group->name[0] != '\0' ? group->name : "blocks without an operator");
+    }
+    if (count > MOST_NAMED)
+        mt_text_add(out, " and differs in %zu more", count - MOST_NAMED);
+    mt_text_add(out, ". ");
+}
+
 void mt_diff_add_sentence(const struct mt_diff_answer *answer, struct mt_text *out)
 {
+    const mt_side predicted = mt_diff_predicted(answer);
+    if (predicted != MT_SIDE_COUNT) {
+        add_prediction(answer, predicted, out);
+        if (answer->key == MT_GROUP_OP)
+            add_operators(answer, out);
+    }
     const struct mt_diff_parts *parts = &answer->diff.allocated;
     struct mt_text against = {0};
     add_comparison(answer, out);

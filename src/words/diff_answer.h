@@ -45,12 +45,16 @@ struct mt_diff_answer {
     struct mt_diff diff;
     struct mt_diff_group *categories; /* the largest of either first */
     size_t category_count;
-    int key;                      /* mt_group_key of the groups; MT_NO_GROUPS: there are none */
+    int key;                      /* mt_group_key of the groups; MT_NO_GROUPS: of a prediction the op, otherwise none */
     struct mt_diff_group *groups; /* the largest difference first */
     size_t group_count;
     struct mt_diff_length *lengths; /* ascending; none where the sequence length itself differs */
     size_t length_count;
 };
+
+/* Returns the side that is a dry run, where the other is a recording or another program's file: the dry run predicted it;
+ * MT_SIDE_COUNT: there is none. */
+mt_side mt_diff_predicted(const struct mt_diff_answer *answer);
 
 /* Loads all but the lengths of an answer whose questions and key are set and whose other members are zero. Fails with MT_USAGE
  * if a run can't be compared. The caller releases the answer in any case. */

@@ -117,7 +117,8 @@ const struct mt_command mt_command_diff = {
         "Without arguments, it compares the newest two finished runs that differ in one setting. Blocks live at the\n"
         "two peaks are matched by category, role, phase, op, place, precision and shape, never by address. The\n"
         "causes add up to the difference in allocated bytes, to the byte. Reserved bytes also differ by the gaps\n"
-        "within segments.\n",
+        "within segments. Of a dry run and a recording of the same program, the first line says whether the\n"
+        "prediction was right, and live memory is grouped by op.\n",
     .examples = "  memtrace run && memtrace run --autocast bf16 && memtrace diff\n"
                 "  memtrace diff 1 2 --all\n"
                 "  memtrace diff 1 2 --by module\n"
