@@ -106,9 +106,12 @@ static void add_name(const struct mt_holder_row *holder, struct mt_text *out)
 
 void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
 {
+    const bool is_cycle = strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_CYCLE)) == 0;
     add_name(holder, out);
-    mt_text_add(out, " keeps %s", MT_SIZE(holder->held_bytes));
-    if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRAPH)) == 0)
+    mt_text_add(out, " %s %s", is_cycle ? "keep" : "keeps", MT_SIZE(holder->held_bytes));
+    if (is_cycle)
+        mt_text_add(out, " until Python's garbage collector runs");
+    else if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRAPH)) == 0)
         mt_text_add(out, ", most of it by the autograd graphs of its tensors");
     else if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_VIEW)) == 0)
         mt_text_add(out, ", since its tensors are views of larger allocations");
@@ -176,6 +179,8 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_CLONE_VIEWS] =
             "keep copies of the views, with .clone(), so that the rest of the allocation "
             "is freed",
+        [MT_OBSERVED_CHANGE_BREAK_CYCLE] = "break the cycle, such as by use_reentrant=False or torch.autograd.grad in "
+                                           "place of backward(create_graph=True), or call gc.collect()",
         [MT_OBSERVED_CHANGE_FIND_HOLDER] = "memtrace dry-run, or memtrace record --holders, names the variable that "
                                            "keeps it",
         [MT_OBSERVED_CHANGE_MAP_LOCATION] = "torch.load(..., map_location=\"cpu\", mmap=True), or "

@@ -115,3 +115,23 @@ def test_the_phases_of_the_program_have_their_peaks(dry):
 def test_no_leaks_fails_for_a_loop_without_steps_and_names_the_holder(dry):
     said = subprocess.run([find_program(), "check", "--no-leaks", "--trace", str(dry.trace)], capture_output=True, text=True)
     assert said.returncode == 1 and "an iteration of" in said.stdout and " keeps " in said.stdout
+
+
+def test_reference_cycles_are_named_where_nothing_else_holds_what_grows(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import gc, torch
+from torch import nn
+class Node:
+    def __init__(self, value):
+        self.value, self.me = value, self
+def infer(net):
+    for _ in range(10):
+        Node(net(torch.randn(1024, 1024, device="cuda")))
+gc.disable()
+with torch.no_grad():
+    infer(nn.Linear(1024, 1024).cuda().eval())
+""")
+    one = found(dry)["reference cycles", "break the cycle"]
+    assert (one["holder"]["kind"], one["bytes"]) == ("cycle", 4 << 20)
+    assert one["holder"]["held_bytes"] >= 3 * one["bytes"]

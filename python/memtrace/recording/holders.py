@@ -3,6 +3,7 @@
     census(frames)             names what refers to the tensors of the program, by the frames that are under way
     grown(before, now)         the holders that have more than in an earlier census
     measured_by_fork(holders)  the bytes that would be free without some holders, counted in a child process
+    in_cycles()                what only the garbage collector frees, found in a child process
 
 Searching takes tens of milliseconds for each level of containers, so it is done a few times in a run, at safe points in Python,
 and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: their holders are known.
@@ -13,6 +14,7 @@ import contextlib
 import dataclasses
 import gc
 import inspect
+import json
 import linecache
 import os
 import re
@@ -21,8 +23,9 @@ import signal
 import sys
 import types
 import warnings
+import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 import torch
@@ -31,6 +34,7 @@ from .labels import start_of
 
 LEVELS = 6  # of containers and objects around a tensor
 PATIENCE = 20.0  # seconds for a child that counts
+MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,7 +43,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Holder:
     """A name from which tensors can be reached. `owner` is a function, a module or a class."""
 
-    kind: str  # variable, attribute or closure
+    kind: str  # variable, attribute, closure or cycle
     name: str
     owner: str
     file: str
@@ -61,6 +65,8 @@ class Holder:
 
     def kind_of(self, held: int) -> str:
         """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
+        if self.kind == "cycle":
+            return self.kind
         if self.has_graph and held > self.size:
             return "graph"
         return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind
@@ -344,37 +350,68 @@ def forked() -> Iterator[int]:
         yield os.fork()
 
 
-def count_in_child(found: list[Holder], library: Any, end: int) -> None:
-    """Clears holders, writes how many bytes that freed, and ends the process."""
-    code = 1
-    try:
-        gc.collect()
-        before = library.memtrace_torch_freed_in_child()
-        clear(found)
-        gc.collect()
-        os.write(end, str(library.memtrace_torch_freed_in_child() - before).encode())
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
-    """Returns the bytes that would be free without some holders; None: not known. Clears them in a forked child, so that nothing
-    changes in the program."""
-    if not all(holder.containers for holder in found):
-        return None
+def in_child(work: Callable[[], str]) -> Optional[str]:
+    """Returns what a function returns in a forked child, so that nothing changes in the program; None: it did not."""
     begin, end = os.pipe()
     with forked() as child:
         if child == 0:
-            count_in_child(found, library, end)
+            try:
+                os.write(end, work().encode())
+            finally:
+                os._exit(0)
     os.close(end)
     try:
         is_ready = bool(select.select([begin], [], [], PATIENCE)[0])
-        answer = os.read(begin, 64) if is_ready else b""
+        answer = os.read(begin, select.PIPE_BUF) if is_ready else b""
     finally:
         os.close(begin)
         with contextlib.suppress(OSError):
             if not is_ready:
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
+    return answer.decode() or None
+
+
+def freed_by(work: Callable[[], Any], library: Any) -> int:
+    """Returns the bytes that a function and the garbage collector free, in a forked child."""
+    before = library.memtrace_torch_freed_in_child()
+    work()
+    gc.collect()
+    return int(library.memtrace_torch_freed_in_child() - before)
+
+
+def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
+    """Returns the bytes that would be free without some holders; None: not known. Clears them in a child."""
+    def count() -> str:
+        gc.collect()
+        return str(freed_by(lambda: clear(found), library))
+
+    answer = in_child(count) if all(holder.containers for holder in found) else None
     return int(answer) if answer else None
+
+
+# ---- cycles ----
+
+def block_of(reference: weakref.ref[torch.Tensor]) -> Optional[tuple[int, int, int]]:
+    """Returns the address, the bytes and the card of a tensor's block."""
+    tensor = reference()
+    return None if tensor is None else (start_of(tensor), tensor.untyped_storage().nbytes(), tensor.device.index or 0)
+
+
+def in_cycles(library: Any) -> Optional[tuple[Holder, int]]:
+    """Returns the tensors that only the garbage collector frees, as a holder, and the bytes that it would free."""
+    references = [weakref.ref(tensor) for tensor in tensors_to_name()]
+
+    def collect() -> str:
+        blocks = [(reference, block_of(reference)) for reference in references]
+        freed = freed_by(lambda: None, library)
+        gone = sorted((block for reference, block in blocks if block and reference() is None), key=lambda block: -block[1])
+        return json.dumps([freed, gone[:MOST_CYCLE_BLOCKS]])
+
+    answer = in_child(collect)
+    freed, gone = json.loads(answer) if answer else (0, [])
+    if not gone:
+        return None
+    holder = Holder("cycle", "reference cycles", "", "", 0, {address: size for address, size, _ in gone},
+                    {address: device for address, _, device in gone})
+    return holder, freed

@@ -54,6 +54,12 @@ class Loop:
         """The bytes by which live memory grew in each of these iterations."""
         return (self.live[-1] - self.live[0]) // self.rises if self.rises > 0 else 0
 
+    @property
+    def least_rise(self) -> int:
+        """The bytes by which live memory grew in that iteration in which it grew least."""
+        live = list(self.live)
+        return min((after - before for before, after in zip(live, live[1:])), default=0)
+
     def is_growing(self) -> bool:
         return self.rises >= RISES and self.size >= LEAST_GROWTH
 

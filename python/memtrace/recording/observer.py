@@ -47,9 +47,19 @@ class Observer:
             self.searches -= 1
             loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
         elif loop.census and loop.rises == SECOND:
-            now = holders.census(holders.frames_from(caller()))
-            self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop)
+            if self.measure is None or not self._store_cycles(loop):  # before a census, which refers to objects
+                now = holders.census(holders.frames_from(caller()))
+                self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop)
             loop.census = {}
+
+    def _store_cycles(self, loop: Loop) -> bool:
+        """Stores reference cycles as the holder, if the garbage collector would free half of what the loop has left. An object in
+        a cycle has attributes, so these would be named otherwise. The first iterations may leave a workspace, too."""
+        found = holders.in_cycles(self.library)
+        if found is None or found[1] < loop.least_rise * loop.rises // 2:
+            return False
+        self._store_one(*found, loop)
+        return True
 
     def _store(self, found: list[holders.Holder], loop: Optional[Loop] = None) -> None:
         """Stores holders, of a loop if they grow in it. Where nothing is measured, graphs are as large as what the loop has left."""

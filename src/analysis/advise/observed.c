@@ -53,6 +53,9 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     if (holder == NULL) {
         found.kind = MT_OBSERVED_GROWTH;
         found.change = MT_OBSERVED_CHANGE_FIND_HOLDER;
+    } else if (is_held_by(holder, MT_HOLDER_CYCLE)) {
+        found.kind = MT_OBSERVED_CYCLES;
+        found.change = MT_OBSERVED_CHANGE_BREAK_CYCLE;
     } else if (is_held_by(holder, MT_HOLDER_GRAPH)) {
         found.kind = MT_OBSERVED_KEPT_GRAPHS;
         found.change =

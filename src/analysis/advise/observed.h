@@ -12,6 +12,7 @@
     X(KEPT_GRAPHS, "kept graphs")           /* a loop keeps tensors, and these the autograd graphs that made them */   \
     X(KEPT_TENSORS, "kept tensors")         /* a loop keeps tensors */                                                 \
     X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
+    X(CYCLES, "reference cycles")           /* a loop leaves objects that only the garbage collector frees */          \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
@@ -29,6 +30,7 @@
     X(EVAL_STEPS, "eval_accumulation_steps")  /* the same by a setting of transformers' Trainer */                     \
     X(BOUND_CACHE, "bound the cache")         /* bound what the loop collects, such as a key-value cache */            \
     X(CLONE_VIEWS, "clone views")             /* copy the part that is needed */                                       \
+    X(BREAK_CYCLE, "break the cycle")         /* or collect garbage in each iteration */                               \
     X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \
     X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
     X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
