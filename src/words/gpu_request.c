@@ -26,9 +26,7 @@ const char *mt_scheduler_place(mt_scheduler scheduler)
 
 uint64_t mt_gpu_request_bytes(uint64_t bytes, uint64_t card_bytes)
 {
-    if (bytes >= card_bytes)
-        return bytes;
-    return card_bytes - bytes > MOST_KEPT_BYTES ? bytes + MOST_KEPT_BYTES : card_bytes;
+    return bytes < card_bytes && card_bytes - bytes > MOST_KEPT_BYTES ? bytes + MOST_KEPT_BYTES : card_bytes;
 }
 
 static uint64_t mib_of(const struct mt_gpu_request *request)

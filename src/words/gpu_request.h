@@ -34,7 +34,7 @@ struct mt_gpu_request {
     int64_t nodes, per_node;
 };
 
-/* Returns the memory to request for a job that needs `bytes` of the `card_bytes` that the driver reports to programs.
+/* Returns the memory to request for a job that fits, and needs `bytes` of the `card_bytes` that the driver reports to programs.
  * Schedulers count all memory of a GPU. The driver keeps some of it before programs see the rest: 236 to 768 MiB on the known
  * cards, so 768 MiB are added, but no more than the card has. */
 uint64_t mt_gpu_request_bytes(uint64_t bytes, uint64_t card_bytes);

@@ -89,6 +89,20 @@ def test_the_number_is_the_bytes_that_a_dry_run_names(programs):
     assert (told["unknown"], [row["name"] for row in told["not_run"]]) == ([], ["evaluate"])
 
 
+def test_growth_and_cached_memory_are_judged_on_the_card(programs):
+    """A dry run of `fit` has more memory than the card: it tells of a leak when the card would be full, as `dry-run` does."""
+    (programs / "leaks.py").write_text(TRAIN.replace("net.zero_grad()", "net.zero_grad(); kept.append(torch.empty(1 << 21, device='cuda'))")
+                                       .replace("import torch", "import torch\nkept = []"))
+    device = "--device", "sim:1GiB"
+    asked = json.loads(run(programs, "dry-run", "--json", "--trace", "l.db", *device, "--", PYTHON, "leaks.py").stdout)
+    told = json.loads(fit(programs, (*device, "--json", "--quiet"), PYTHON, "leaks.py").stdout)
+    assert [row["bytes"] for row in asked["growth"]] == [row["bytes"] for row in told["growth"]] == [8 * MIB]
+    assert abs(told["growth"][0]["count"] - asked["growth"][0]["count"]) <= 1
+    (programs / "frees.py").write_text("import torch\nfor mib in 600, 700:\n    x = torch.empty(mib << 18, device='cuda')\n    del x\n")
+    told = json.loads(fit(programs, (*device, "--json", "--quiet"), PYTHON, "frees.py").stdout)
+    assert (told["exit_code"], told["fits"], told["by_reuse"], told["bytes"], told["short"]) == (0, True, True, 1300 * MIB, 0)
+
+
 def test_json_says_why_there_is_no_answer(programs):
     said = fit(programs, ("--quiet", "--json"), "true")
     told = json.loads(said.stdout)

@@ -58,6 +58,7 @@ static const struct mt_field answer_fields[] = {
     MT_NAME(ROW, reason, "reason", NULL, NULL),
     MT_TEXT(ROW, device, "on", NULL, NULL),
     MT_FLAG(ROW, need.fits, "fits", NULL, NULL),
+    MT_FLAG(ROW, need.fits_by_reuse, "by_reuse", NULL, NULL),
     MT_FLAG(ROW, is_certain, "certain", NULL, NULL),
     MT_KNOWN(ROW, rank, "rank", NULL, NULL),
     MT_SOME_BYTES(ROW, need.bytes, "bytes", NULL, NULL),
@@ -144,7 +145,7 @@ static void fill(struct answer *answer)
         need->bytes = 0;
     else if (need->bytes <= need->memory_bytes)
         answer->free_bytes = need->memory_bytes - need->bytes;
-    else
+    else if (!need->fits)
         answer->short_bytes = need->bytes - need->memory_bytes;
     add_verdict(answer);
 }
