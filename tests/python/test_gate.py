@@ -119,6 +119,7 @@ def test_programs_on_a_card_add_up_with_a_context_each_and_annotate_the_largest(
     assert told["bytes"] == sum(row["bytes"] for row in told["programs"])
     assert told["outside"] == sum(row["outside"] for row in told["programs"]) > 3 * 90 * MIB
     assert told["bytes"] > 2 * GIB and "::error" not in said.stderr
+    assert "they need" in summary.read_text() and "on rank" not in summary.read_text()
     assert "hold.py | 1.00 GiB | " in summary.read_text().replace("\\", "")
 
 

@@ -1,6 +1,6 @@
 /* What programs that share a card need of it together, by one dry run of each.
  *
- *   ├──────────────────────────── memory ─────────────────────────────┤
+ *   ├────────────────────────────────── memory ──────────────────────────────────┤
  *   ├─ reserved of A ─┤─ outside of A ─┤─ reserved of B ─┤─ outside of B ─┤ free ┤
  *
  * Each process has a context of its own. A program of several processes, such as ranks, counts with the one that needs most:
@@ -41,8 +41,8 @@ struct mt_card_need {
 
 /* Runs the programs dry, `programs[0].jobs` at a time. `limit_bytes` is a bound below the card's memory; 0: none. Fails with
  * MT_USAGE for options that a dry run does not support, with MT_NO_DRY_RUN if a program can't be started or puts nothing on a
- * card, and with MT_FAILED if one fails or is killed. A program that is too large is no failure. Borrows `programs`. Release *out in any
- * case. */
+ * card, and with MT_FAILED if one fails or is killed. A program that is too large is no failure. Borrows `programs`. Release
+ * *out in any case. */
 mt_status mt_card_need_find(const struct mt_dry_options *programs, size_t count, const struct mt_fit_device *device,
                             uint64_t limit_bytes, struct mt_card_need *out);
 void mt_card_need_release(struct mt_card_need *need);

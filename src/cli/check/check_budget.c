@@ -174,8 +174,10 @@ mt_status mt_budget_read(const char *path, struct mt_budget *budget)
 mt_status mt_budget_check(const struct mt_budget *budget)
 {
     if (!mt_budget_demands(budget))
-        return mt_fail(MT_USAGE, "nothing to check: say what the run must keep to, as in memtrace check --max-allocated"
-                                 " 52GiB --no-leaks (memtrace help check lists all there is)");
+        return mt_fail(MT_USAGE,
+                       "nothing to check: say what the run must keep to, as in memtrace check --max-allocated"
+                       " 52GiB --no-leaks (memtrace help check lists all there is), or put programs and their limits"
+                       " into memtrace.toml");
     if ((budget->tolerance_percent >= 0 || budget->floor_bytes > 0) && budget->against == NULL)
         return mt_fail(MT_USAGE, "a tolerance or floor is how much more than another run is allowed: name that run, as"
                                  " in --against baseline --tolerance 1%%");

@@ -96,7 +96,8 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
 static void annotate(const struct mt_check_row *row)
 {
     struct mt_source_place place;
-    (void)mt_source_place_find_peak(row->check->question, MT_MEASURE_ALLOCATED, &place); /* said without it, too */
+    (void)mt_source_place_find_peak(row->check->question, MT_MEASURE_ALLOCATED,
+                                    &place); /* if it fails, there is no line */
     for (size_t i = 0; i < row->count; i++) {
         struct mt_text words = {0};
         mt_text_add(&words, "%s: %s", mt_text_get(&row->criteria[i].name), mt_text_get(&row->criteria[i].finding));
@@ -232,7 +233,7 @@ static mt_status try_gate(bool json)
                    trials.count);
 }
 
-/* True if no criterion and no run was given. */
+/* True if no option about a run was given. */
 static bool has_no_criterion(const struct check_options *given)
 {
     bool has_none = !given->no_leaks && given->against == NULL && given->tolerance_percent == MT_NO_TOLERANCE &&
@@ -298,7 +299,7 @@ static mt_status run_check(const void *options_given)
 
 const struct mt_command mt_command_check = {
     .name = "check",
-    .summary = "Passes or fails a run against a memory budget: a gate for continuous integration.",
+    .summary = "Passes or fails a run or programs against memory budgets: a gate for continuous integration.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "Of a run, at least one criterion is required. A run that did not end normally never passes. Without any,\n"

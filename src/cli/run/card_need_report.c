@@ -85,7 +85,7 @@ static void add_verdict(struct answer *answer)
     const struct mt_card_need *need = &answer->need;
     struct mt_text *out = &answer->verdict;
     mt_text_add(out, answer->count > 1 ? "they need " : "it needs ");
-    if (answer->rank >= 0)
+    if (answer->rank >= 0 && answer->count == 1)
         mt_text_add(out, "on rank %" PRId64 " ", answer->rank);
     if (is_too_large(need))
         mt_text_add(out, "more than %s", MT_SIZE(MT_ROOMY_BYTES));
@@ -189,7 +189,7 @@ static void print_json(const struct answer *answer)
         mt_json_print(value);
 }
 
-/* Names the device in a request if it is a known card in full. */
+/* Names the card of a request if the device is a known card with all of its memory. */
 static mt_status name_card(const char *device, struct mt_card *card, struct mt_gpu_request *out)
 {
     struct mt_card known;
@@ -249,7 +249,7 @@ static mt_status print_answer(const struct answer *answer)
     for (size_t i = 0; i < answer->count; i++)
         mt_dry_report_note_caveats(&answer->reports[i]);
     if (question->scheduler != MT_SCHEDULER_COUNT)
-        return answer->need.fits ? print_request(answer) : MT_OK;
+        return answer->exit_code == MT_OK ? print_request(answer) : MT_OK;
     if (question->is_quiet && !is_too_large(&answer->need))
         printf("%" PRIu64 "\n", answer->need.bytes);
     if (question->budget != NULL)
@@ -272,7 +272,7 @@ static void find_place(const struct answer *answer, struct mt_source_place *out)
     if (run == NULL || mt_trace_find_numbered(run->trace, run->row.run, &question.run) != MT_OK)
         return;
     question.trace = run->trace;
-    (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* without a place it is said, too */
+    (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* if it fails, the annotation has no line */
 }
 
 static void annotate(const struct answer *answer, const char *failure)
