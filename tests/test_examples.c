@@ -2,9 +2,9 @@
 #include "two_runs.h"
 
 /* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. So fit and sweep are not
- * asked about a program, which must take memory (tests/python/test_many_dry_runs.py), and Parquet is left to
- * tests/python/test_fleet.py. The snapshots are our own, as are those of two ranks, but for those of the runs `small` and
- * `large`, which fit is to ask about; the newest run is one of ours. */
+ * asked about a program, which must take memory (tests/python/test_many_dry_runs.py), nor is check
+ * (tests/python/test_program_budgets.py), and Parquet is left to tests/python/test_fleet.py. The snapshots are our own, as are
+ * those of two ranks, but for those of the runs `small` and `large`, which fit is to ask about; the newest run is one of ours. */
 static void the_examples_work(void **state)
 {
     (void)state;
@@ -23,7 +23,8 @@ static void the_examples_work(void **state)
         " memtrace " TINY "--device sim --steps 2 --name newest >newest.txt;"
         " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
         "   memtrace $c --help | sed -e '1,/^Examples:/d' -e '/^ *memtrace fit .*train.py/d' -e '/^ *memtrace sweep "
-        ".*train.py/d' -e '/^ *memtrace fleet /d' -e '/^ *memtrace \\(train\\|--device\\|torchrun\\)/d' -e '/--format "
+        ".*train.py/d' -e '/^ *memtrace fleet /d' -e '/memtrace.toml/d' -e '/^ *memtrace "
+        "\\(train\\|--device\\|torchrun\\)/d' -e '/--format "
         "parquet/d'"
         "     >examples.sh; echo; echo $c $(wc -l <examples.sh);"
         "   sh -e examples.sh >examples.txt;"
