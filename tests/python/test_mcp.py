@@ -256,16 +256,18 @@ def test_a_program_stays_in_its_limits(tmp_path):
         "subprocess.Popen(['sleep', '4711.1'], start_new_session=True)\n"
         "subprocess.Popen(['sh', '-c', 'trap \"\" TERM HUP; sleep 4711.2 & sleep 4711.3 & wait'])\n"
         "while True:\n    pass\n")
-    (project / "fail.py").write_text(f"open({str(outside)!r}, 'w').write('theirs')\n"
+    (project / "fail.py").write_text(f"import torch\nopen({str(outside)!r}, 'w').write('theirs')\n"
+                                     "torch.ones(9, device='cuda')\n"
                                      f"raise ValueError({EVIL!r})\n")
 
     async def ask():
-        async with connected("--memory", "600MiB", "--time-limit", "600", roots=[project]) as asking:
-            assert "host memory" in await asking.error("dry_run", program="eat.py")
-            failed = await asking.call("dry_run", program="fail.py")
-            assert "ValueError" in failed["said"] and outside.read_text() == "mine"
+        async with connected("--memory", "600MiB", roots=[project]) as asking:
+            assert "600.00 MiB of host memory" in await asking.error("dry_run", program="eat.py")
+        async with connected(roots=[project]) as asking:
+            failed = await asking.answer("dry_run", program="fail.py")
+            assert failed["exit_code"] == 1 and "ValueError" in failed["said"] and outside.read_text() == "mine"
         async with connected("--time-limit", "2", roots=[project]) as asking:
-            await asking.call("dry_run", program="endless.py")
+            assert "longer than 12 s" in await asking.error("dry_run", program="endless.py")
             assert "longer than 2 s" in await asking.error("fit", program="endless.py")
         assert not running("4711.")
 

@@ -21,7 +21,7 @@ CHANGE = ("change", "fits", "hint", "where", "bytes", "difference_bytes", "proof
 PEAK = {"allocated_bytes": None, "reserved_bytes": None}
 FIELDS: dict[str, Fields] = {
     "dry-run": {"fits": None, "bytes": None, "card": None, "short": None, "free": None, "outside": None, "rank": None,
-                "exit_code": None, "reason": None, "ended_by": None, "steps": None, "run": None, "trace": None, "unknown": None,
+                "exit_code": None, "said": None, "ended_by": None, "steps": None, "run": None, "trace": None, "unknown": None,
                 "not_run": None, "assumed": None, "growth": None, "holders": HOLDER, "observations": None, "shortened": None,
                 "estimated": None, "choices": None, "weights": None, "ranks": ("rank", "fits", "bytes", "short")},
     "fit": {"fits": None, "certain": None, "state": None, "rank": None, "bytes": None, "outside": None, "short": None,
@@ -45,7 +45,7 @@ FIELDS: dict[str, Fields] = {
 }
 
 # How many rows and characters are left, step by step, until an answer is short enough.
-CUTS = ((50, 400), (20, 240), (12, 200), (8, 160), (6, 120), (5, 100), (4, 80), (3, 80), (2, 60), (1, 60), (1, 40), (1, 20))
+CUTS = ((50, 800), (20, 240), (12, 200), (8, 160), (6, 120), (5, 100), (4, 80), (3, 80), (2, 60), (1, 60), (1, 40), (1, 20))
 
 
 def picked(value: Any, fields: Any) -> Any:
