@@ -53,7 +53,8 @@ class Asking:
         return answer
 
     async def error(self, tool, **arguments):
-        return (await self.call(tool, **arguments))["error"]
+        answer = await self.call(tool, **arguments)
+        return f"{answer['error']} {answer.get('said')}"
 
 
 @contextlib.asynccontextmanager
@@ -165,6 +166,7 @@ def test_only_the_folders_that_the_client_names_are_used(traced, tmp_path_factor
     outside = tmp_path_factory.mktemp("outside")
     shutil.copy(traced / "memtrace.db", outside / "memtrace.db")
     (outside / "train.py").write_text("")
+    (traced / "x.py").write_text("# mine")
     (traced / "link.db").symlink_to(outside / "memtrace.db")
     (traced / "link").symlink_to(outside)
     (traced / "link.py").symlink_to(outside / "train.py")
@@ -180,6 +182,8 @@ def test_only_the_folders_that_the_client_names_are_used(traced, tmp_path_factor
             assert "outside" in await asking.error("dry_run", program="link.py", trace="new.db")
             assert "not a path" in await asking.error("peak", trace="a\0b")
             assert "no trace" in await asking.error("peak", trace="none.db")
+            assert "no trace" in await asking.error("peak", trace=".")
+            assert "not a trace" in await asking.error("dry_run", program="x.py", trace="x.py")
             assert "not a Python script" in await asking.error("dry_run", program="memtrace.db")
         async with connected("--folder", traced, mode=mode) as asking:
             await asking.answer("peak")
@@ -203,6 +207,7 @@ def test_wrong_arguments_are_explained(traced):
             assert "wrong arguments" in await asking.error("dry_run")
             (traced / "x.py").write_text("")
             assert "another program" in await asking.error("fit", program="x.py", arguments=["--and", "/bin/true"])
+            assert "null" in await asking.error("dry_run", program="x.py", arguments=["a\0b"])
             assert "longer" in await asking.error("dry_run", program="x.py", arguments=["\u00e9" * 400])
 
     anyio.run(ask)
@@ -246,16 +251,16 @@ def test_names_of_a_trace_stay_names(traced):
 
 
 def test_a_program_stays_in_its_limits(tmp_path):
-    """One that eats memory, one that never ends and leaves processes behind, one that writes outside, and one that fails."""
+    """One whose four processes eat memory together, one that never ends and leaves processes behind, one that writes outside, and one that fails."""
     (tmp_path / "project").mkdir()
     project, outside = tmp_path / "project", tmp_path / "outside.txt"
     outside.write_text("mine")
-    (project / "eat.py").write_text("kept = []\nwhile True:\n    kept.append(b'1' * (1 << 24))\n")
+    (project / "eat.py").write_text("import os\nkept = []\nos.fork(), os.fork()\nwhile True:\n    kept.append(b'1' * (1 << 22))\n")
     (project / "endless.py").write_text(
-        "import subprocess\n"
+        "import subprocess, time\n"
         "subprocess.Popen(['sleep', '4711.1'], start_new_session=True)\n"
         "subprocess.Popen(['sh', '-c', 'trap \"\" TERM HUP; sleep 4711.2 & sleep 4711.3 & wait'])\n"
-        "while True:\n    pass\n")
+        "while True:\n    time.sleep(1)\n")
     (project / "fail.py").write_text(f"import torch\nopen({str(outside)!r}, 'w').write('theirs')\n"
                                      "torch.ones(9, device='cuda')\n"
                                      f"raise ValueError({EVIL!r})\n")
@@ -317,6 +322,6 @@ def test_what_is_missing_is_said(tmp_path):
     parameters = server(environment={"PYTHONPATH": str(tmp_path)})
     done = subprocess.run([parameters.command, *parameters.args], env=parameters.env, capture_output=True, text=True)
     assert done.returncode == 1 and "-m pip install 'memtrace-gpu[mcp]'" in done.stderr
-    parameters = server("--skill")
-    done = subprocess.run([parameters.command, *parameters.args], env=parameters.env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "memtrace", "mcp", "--skill"], env={**os.environ, "PATH": "/none"},
+                          capture_output=True, text=True)  # its own interpreter, not the first of PATH
     assert "name: memtrace" in pathlib.Path(done.stdout.strip()).read_text()

@@ -35,7 +35,6 @@ QUERY_SECONDS = 30  # for a question about a trace
 CLOSING_SECONDS = 10  # for a dry run after its own time limit, until it is killed
 PROGRESS_SECONDS = 5
 BETWEEN_PROGRAMS = "--and"  # of memtrace fit
-OWN_LINE = "memtrace: "  # begins the lines of memtrace among those of a program
 DEVICE = r"^sim(:[A-Za-z0-9._-]+)?$"
 
 Run = Annotated[Optional[str], Field(description="number or name of a run (default: the newest)", max_length=200)]
@@ -44,6 +43,9 @@ Device = Annotated[str, Field(description="the simulated card: sim:h100, sim:rtx
 Script = Annotated[str, Field(description="a Python script in the folder, such as train.py", max_length=500)]
 Words = Annotated[list[str], Field(description="arguments of the script", max_length=64)]
 Ranks = Annotated[Optional[int], Field(description="number of ranks, as with torchrun --nproc-per-node", ge=1, le=4096)]
+Name = Annotated[Optional[str], Field(description="what to call the run", max_length=200)]
+Role = Annotated[Optional[str], Field(description="only blocks with this role, such as activation", max_length=200)]
+Module = Annotated[Optional[str], Field(description="only blocks of this module: model.layers.*.ffn", max_length=200)]
 By = Literal["role", "category", "module", "op", "phase", "dtype"]
 
 
@@ -69,31 +71,47 @@ def options(**values: Any) -> list[str]:
 
 def checked(text: str) -> str:
     """Returns a word that is not an option."""
-    if text.startswith("-") or "\0" in text:
-        raise Refused(f"{text[:80]!r} must not begin with a dash or contain a null character")
+    if text.startswith("-"):
+        raise Refused(f"{text[:80]!r} must not begin with a dash")
     return text
 
 
 def checked_run(text: str, folders: Folders) -> str:
-    """Returns a word that names a run, or a run of a trace in the folders."""
-    for file in {text, text.rpartition(":")[0]}:
+    """Returns a word that names a run, or a run of a trace in the folders: FILE:RUN."""
+    for file in [text, *(text[:i] for i, character in enumerate(text) if character == ":")]:
         if "/" in file or (folders.paths[0] / file).exists():
             folders.place(file)
     return checked(text)
 
 
-def failure(outcome: Outcome, limits: Limits, command: str) -> Refused:
-    said = end_of(outcome.err)
-    if outcome.ended is None:
-        own = [line for line in said.splitlines() if line.startswith(OWN_LINE)]
-        return Refused(own[-1][len(OWN_LINE):] if own else f"it failed with code {outcome.code}", "" if own else said, command)
+def command_of(words: list[str]) -> str:
+    """Returns a command as it is pasted into a shell."""
+    command = shlex.join(["memtrace", *words])
+    if "\0" in command or any("\ud800" <= character <= "\udfff" for character in command):
+        raise Refused("arguments must be UTF-8, without null characters")
+    if len(json.dumps(command)) > MOST_COMMAND_BYTES:
+        raise Refused(f"the command is longer than {MOST_COMMAND_BYTES} bytes: shorten the arguments, or move them into a file")
+    return command
+
+
+def given_of(outcome: Outcome) -> Optional[dict[str, Any]]:
+    """Returns the JSON that a command printed; None if it has no answer."""
+    try:
+        given = json.loads(outcome.out) if outcome.ended is None else None
+    except ValueError:
+        return None
+    return given if isinstance(given, dict) else None
+
+
+def failure(outcome: Outcome, limits: Limits) -> str:
+    """Returns why a command has no answer."""
     broken = {"time": f"it took longer than {limits.seconds} s: ask for less, or start the server with a larger --time-limit, "
                       "which is for programs",
               "memory": f"it took more than {in_words(limits.memory_bytes)} of host memory: make the program smaller, or start "
                         "the server with a larger --memory",
               "processes": "it started more than 512 processes: start fewer",
               "output": "it printed more than 4 MiB: ask for fewer rows, such as LIMIT 20"}
-    return Refused(broken[outcome.ended], said, command)
+    return broken.get(outcome.ended or "", f"it failed with code {outcome.code}; \"said\" is the end of what it printed")
 
 
 def end_of(printed: str) -> str:
@@ -113,26 +131,21 @@ class Tools:
 
     async def run(self, words: list[str], folder: pathlib.Path, limits: Limits, context: Optional[Context] = None) -> str:
         """Runs a command of memtrace, and returns its answer. With a context, the client learns that it still runs."""
-        command = shlex.join(["memtrace", *words])
-        if len(json.dumps(command)) > MOST_COMMAND_BYTES:
-            raise Refused(f"the command is longer than {MOST_COMMAND_BYTES} bytes: shorten the arguments, or move them into a file")
+        command = command_of(words)
         outcome = await run_reported([find_program(), *words], folder, limits, context)
-        try:
-            given = json.loads(outcome.out) if outcome.ended is None else None
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            raise failure(outcome, limits, command)
+        given, said = given_of(outcome), end_of(outcome.err)
+        if given is None:
+            raise Refused(failure(outcome, limits), said, command)
         if given.get("reason") is not None:
-            raise Refused(f"no dry run took place: {given['reason']}", end_of(outcome.err), command)
+            raise Refused(f"no dry run took place: {given['reason']}", said, command)
         if words[0] == "dry-run" and outcome.code:
-            given["said"] = end_of(outcome.err)
+            given["said"] = said
         return answer_of(words[0], given, command)
 
     async def ask(self, roots: Optional[ListRootsResult], trace: str, words: list[str]) -> str:
         """Asks a question about a trace."""
         folder, real = self.folders(roots).place(trace)
-        if not real.exists():
+        if not real.is_file():
             raise Refused(f"there is no trace {trace[:200]!r} in {str(folder)!r}: dry_run writes one")
         limits = Limits(QUERY_SECONDS, self.settings.limits.memory_bytes)
         return await self.run([*words, *options(trace=real.relative_to(folder)), "--json"], folder, limits)
@@ -148,7 +161,7 @@ class Tools:
             return await self.run(words, folder, limits, context)
 
     async def dry_run(self, context: Context, roots: Roots, program: Script, arguments: Words = [], device: Device = "sim",
-                      ranks: Ranks = None, trace: Trace = "memtrace.db", name: Run = None) -> str:
+                      ranks: Ranks = None, trace: Trace = "memtrace.db", name: Name = None) -> str:
         """Runs a PyTorch script on a simulated card, without a GPU: whether it fits, and the bytes that it needs. It adds a run to \
 the trace, about which the other tools answer. Files that the script's Python code writes stay as they were. Takes some 10 s."""
         limits = self.settings.limits
@@ -161,7 +174,7 @@ the trace, about which the other tools answer. Files that the script's Python co
                                       limits._replace(seconds=limits.seconds + CLOSING_SECONDS))
 
     async def fit(self, context: Context, roots: Roots, program: Optional[Script] = None, arguments: Words = [],
-                  device: Device = "sim", ranks: Ranks = None,
+                  device: Optional[Device] = None, ranks: Ranks = None,
                   largest: Annotated[Optional[str], Field(description="find the largest value of an argument that fits: \
 batch=1..512, which replaces @batch in the arguments", pattern="^[A-Za-z0-9_.,:=-]+$", max_length=200)] = None,
                   trace: Trace = "memtrace.db", run: Run = None) -> str:
@@ -178,8 +191,8 @@ that ended out of memory only up to its end."""
         return await self.ask(roots, trace, ["peak", *options(run=run, by=by)])
 
     async def top(self, roots: Roots, count: Annotated[int, Field(ge=1, le=50)] = 5, trace: Trace = "memtrace.db",
-                  run: Run = None, at: Literal["run", "peak"] = "peak", by: Optional[By] = None, role: Run = None,
-                  module: Run = None) -> str:
+                  run: Run = None, at: Literal["run", "peak"] = "peak", by: Optional[By] = None, role: Role = None,
+                  module: Module = None) -> str:
         """The largest blocks of a run or of its peak, or groups of them, and the code that allocated them."""
         return await self.ask(roots, trace, ["top", str(count), *options(run=run, at=at, by=by, role=role, module=module)])
 
