@@ -37,7 +37,7 @@ static bool is_secret(struct word name)
     return false;
 }
 
-/* Returns the length of the name in "--name=value" and "name=value"; of another word its own. A quote may precede. */
+/* Returns the length of the name before "=", or of the whole word if it has none. A quote may precede the name. */
 static size_t name_length(struct word word)
 {
     const char *equals = memchr(word.text, '=', word.length);
