@@ -228,7 +228,7 @@ function drawOom(plot, scene, number, top, height) {
 
 const OOM_TEXT = "out of memory";
 const MARK_WIDTH = 9; // pixels from the middle of a mark to its text
-const ABOVE = 16; // pixels above the highest value, for the mark on the peak
+export const ABOVE = 16; // pixels above the highest value, for the mark on the peak
 
 /**
  * Draws run `number` of the scene.

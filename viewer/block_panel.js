@@ -1,4 +1,5 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
+import { opText, tensorText } from "./block_words.js";
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { showStack } from "./stack.js";
@@ -152,11 +153,11 @@ function facts(scene, run, block) {
     const allocated = describeMoment(scene.description, run, blocks.alloc[block]);
     const address = segments.address[segment] + blocks.low[block] - segments.low[segment];
     return [
-        ...pair("category", shortText(categories[labels.category[label]])),
-        ...pair("op", text("op")),
-        ...pair("called by", chainText(texts[labels.span[label]])),
         ...pair("role", text("role")),
-        ...pair("dtype, shape", `${text("dtype")} [${text("shape").replaceAll(",", ", ")}]`),
+        ...pair("category", shortText(categories[labels.category[label]])),
+        ...pair("op", shortText(opText(scene.description, labels, label))),
+        ...pair("called by", chainText(texts[labels.span[label]])),
+        ...pair("dtype, shape", tensorText(scene.description, labels, label) || "unknown"),
         ...pair("requested", `${sizeText(requested)} (${exactBytes(requested)})`),
         ...pair("block", `${sizeText(bytes)} (${exactBytes(bytes)})`),
         ...pair("allocated", listText(allocated.time, placeText(allocated), allocated.event)),

@@ -1,34 +1,13 @@
 /**
- * The colours of categories. Two categories differ in their colour by at least 15 (CIEDE2000), as people see it with any
- * colour vision, or else one of them is hatched and the other is not; so do cached and unmapped memory. Seen with three
- * kinds of cones, hatched ones differ from the plain ones by as much, too. tests/viewer/colors.test.mjs checks it.
+ * The colours of roles, and of categories for readers who choose them. Two roles, or two categories, differ in their colour
+ * by at least 15 (CIEDE2000), as people see it with any colour vision, or else one of them is hatched and the other is not; so
+ * do cached and unmapped memory. Seen with three kinds of cones, hatched ones differ from the plain ones by as much, too.
+ * tests/viewer/colors.test.mjs checks it.
  *
- * The categories that fill most memory are plain.
+ * The roles and categories that fill most memory are plain. The five plain roles are those of the notebook
+ * (python/memtrace/_html.py) and of the report (src/answer/report.css), too.
  */
 import { contextOf } from "./dom.js";
-
-/** A colour, and its lines: edges and hatching. A line is nearer to its colour than to any other one. */
-const PLAIN = [
-    ["#3394fa", "#2976c8"],
-    ["#a23519", "#63200f"],
-    ["#f3ac48", "#f8cc8f"],
-    ["#9d937b", "#89806b"],
-    ["#687273", "#525a5b"],
-    ["#939aa1", "#adb2b8"],
-    ["#5c2887", "#441e64"],
-    ["#6ae8aa", "#53b585"],
-    ["#c46a2a", "#cf8652"],
-    ["#7b629d", "#8d78ab"],
-];
-const HATCHED = [
-    ["#96a348", "#7e893c"],
-    ["#0f9f9d", "#0b7977"],
-    ["#827ce8", "#a9a5ef"],
-    ["#eaacfb", "#f4d4fd"],
-    ["#567900", "#344900"],
-    ["#a26071", "#7e4b58"],
-    ["#304c82", "#4b6392"],
-];
 
 /** How lines lie. */
 const NO_HATCH = 0,
@@ -59,41 +38,69 @@ const HATCH_LINES = [
 ];
 
 /**
- * The colours of memtrace's own categories, in the order of the stack.
+ * The colours of memtrace's own categories, in the order of the stack: a colour, and its lines, which are edges and hatching. A
+ * line is nearer to its colour than to any other one.
  * @type {Record<string, string[]>}
  */
 const OWN = {
-    Param: PLAIN[0],
-    "Opt State": PLAIN[1],
-    Gradient: PLAIN[2],
-    Embed: HATCHED[0],
-    Norm: PLAIN[3],
-    Attn: HATCHED[1],
-    AttnScores: PLAIN[4],
-    AttnOut: PLAIN[5],
-    Softmax: PLAIN[6],
-    FFN: PLAIN[7],
-    einsum: PLAIN[8],
-    Block: PLAIN[9],
-    Loss: HATCHED[2],
-    Data: HATCHED[3],
-    Workspace: HATCHED[4],
-    Optimizer: HATCHED[5],
-    Other: HATCHED[6],
+    Param: ["#5379c4", "#3863ab"],
+    "Opt State": ["#87517a", "#a26a94"],
+    Gradient: ["#edd069", "#cbb570"],
+    Embed: ["#a29e90", "#bdb9aa"],
+    Norm: ["#9393a8", "#aeaec3"],
+    Attn: ["#088aa9", "#1e7993"],
+    AttnScores: ["#5e5a10", "#757027"],
+    AttnOut: ["#432c0e", "#2b1b02"],
+    Softmax: ["#52216a", "#32014a"],
+    FFN: ["#67b895", "#499a79"],
+    einsum: ["#c75e56", "#ac4741"],
+    Block: ["#c48c52", "#dea468"],
+    Loss: ["#0a5881", "#004263"],
+    Data: ["#87bae7", "#6ea2ce"],
+    Workspace: ["#fdcaa8", "#d8ad91"],
+    Optimizer: ["#747474", "#5b5b5b"],
+    Other: ["#8f6848", "#76563c"],
 };
+const PLAIN_CATEGORIES = ["Param", "Opt State", "Gradient", "Norm", "AttnScores", "Softmax", "FFN", "einsum"];
+
+/** What colours stand for. The page opens with the first. */
+export const COLOR_KEYS = ["role", "category"];
+
+/**
+ * The colours of roles, likewise.
+ * @type {Record<string, string[]>}
+ */
+const ROLES = {
+    parameter: ["#5379c4", "#7395e3"],
+    "gathered parameter": ["#044676", "#092d4c"],
+    "weight cast": ["#117891", "#338da6"],
+    buffer: ["#60c6ff", "#3cabe2"],
+    "optimizer state": ["#87517a", "#a46c96"],
+    gradient: ["#edd069", "#c7af5b"],
+    "key-value cache": ["#727466", "#5a5b50"],
+    kept: ["#57470c", "#382d06"],
+    activation: ["#75b393", "#6c957f"],
+    input: ["#8e7834", "#76621e"],
+    temporary: ["#d17a4f", "#b6633a"],
+    workspace: ["#fcb57b", "#db9f6f"],
+    other: ["#869eab", "#a0b9c6"],
+    unknown: ["#a49f8d", "#bfbaa7"],
+};
+const PLAIN_ROLES = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
+const ROLE_NAMES = Object.keys(ROLES);
 
 /** The category of blocks without a label. The page adds it behind the trace's categories. */
 export const UNLABELLED = "unlabelled";
 
 /**
- * Returns the categories from the bottom of a stack to its top: long-lived memory below short-lived memory.
- * @param {string[]} categories
+ * Returns the positions of colours from the bottom of a stack to its top: long-lived memory below short-lived memory.
+ * @param {CategoryColor[]} colors
  */
-export function stackOrder(categories) {
-    const own = Object.keys(OWN);
+export function stackOrder(colors) {
+    const own = [...ROLE_NAMES, ...Object.keys(OWN)];
     /** @param {string} name */
     const place = (name) => (own.includes(name) ? own.indexOf(name) : own.length);
-    return categories.map((_, i) => i).sort((a, b) => place(categories[a]) - place(categories[b]) || a - b);
+    return colors.map((_, i) => i).sort((a, b) => place(colors[a].name) - place(colors[b].name) || a - b);
 }
 
 /** @param {string} hex */
@@ -157,14 +164,45 @@ function makeColor(name, [css, line], hatch) {
  * @returns {CategoryColor[]}
  */
 export function categoryColors(categories) {
-    const all = [...PLAIN, ...HATCHED];
+    const all = Object.values(OWN);
     let others = 0;
     return categories.map((name) => {
         if (name === UNLABELLED) return makeColor(name, OWN.Other, LEVEL);
-        if (Object.hasOwn(OWN, name)) return makeColor(name, OWN[name], PLAIN.includes(OWN[name]) ? NO_HATCH : RISING);
+        if (Object.hasOwn(OWN, name))
+            return makeColor(name, OWN[name], PLAIN_CATEGORIES.includes(name) ? NO_HATCH : RISING);
         const place = others++;
         return makeColor(name, all[place % all.length], OF_OTHERS[Math.floor(place / all.length) % OF_OTHERS.length]);
     });
+}
+
+/**
+ * Returns the colours of all roles. Roles that this program does not know, and blocks without a label, are unknown.
+ * @returns {CategoryColor[]}
+ */
+export function roleColors() {
+    return ROLE_NAMES.map((name) => makeColor(name, ROLES[name], PLAIN_ROLES.includes(name) ? NO_HATCH : RISING));
+}
+
+/**
+ * Returns the colours of a key.
+ * @param {string} key   one of COLOR_KEYS
+ * @param {Description} description
+ */
+export function colorsOf(key, { categories }) {
+    return key === "category" ? categoryColors(categories) : roleColors();
+}
+
+/**
+ * Returns by label the position of its colour among those of a key.
+ * @param {string} key
+ * @param {Description} description
+ * @param {TableColumns} labels
+ */
+export function colorsOfLabels(key, { texts }, labels) {
+    if (key === "category") return Uint8Array.from(labels.category);
+    const unknown = ROLE_NAMES.indexOf("unknown");
+    const byText = new Map(ROLE_NAMES.map((name, position) => [texts.indexOf(name), position]));
+    return Uint8Array.from(labels.role, (text) => byText.get(text) ?? unknown);
 }
 
 /**

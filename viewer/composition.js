@@ -1,5 +1,6 @@
 /**
  * The live bytes at a moment, by category, and the highest moment of a range of events: in microseconds, at any zoom.
+ * A category is here what a colour stands for: a role, or a category of the trace (colors.js).
  *
  * Live bytes are stored for every LEAF events (`checkpoints`); from there, changes are replayed. Above the leaves is a
  * tree of highest moments. So a range takes two replays and a walk over a few nodes.

@@ -1,12 +1,12 @@
 /**
- * The filter: which labels the charts and lists show. A category alone, what a search found, and without what is hidden.
+ * The filter: which labels the charts and lists show. A role or category alone, what a search found, and without what is hidden.
  * A mask has 1 for each label that passes; null stands for one of which all pass.
  *
  * @typedef {?Uint8Array} Mask   by label
  */
 
 /** The words of a label by which blocks are grouped and hidden. */
-export const GROUP_KEYS = ["role", "category", "module", "op", "phase", "dtype"];
+export const GROUP_KEYS = ["category", "role", "module", "op", "phase", "dtype"];
 
 /**
  * Returns the function that names a word of a label.
@@ -32,12 +32,12 @@ export function joinMasks(...masks) {
 }
 
 /**
- * Returns the mask of one category; null for a category below 0.
+ * Returns the mask of one colour; null for a colour below 0.
  * @param {TableColumns} labels
  * @param {number} only
  */
-export function categoryMask({ category }, only) {
-    return only < 0 ? null : Uint8Array.from(category, (each) => Number(each === only));
+export function colorMask({ color }, only) {
+    return only < 0 ? null : Uint8Array.from(color, (each) => Number(each === only));
 }
 
 /**

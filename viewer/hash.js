@@ -3,6 +3,7 @@
  * ignored.
  */
 import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
+import { COLOR_KEYS } from "./colors.js";
 import { GROUP_KEYS } from "./filter.js";
 import { allLanes } from "./marks.js";
 import { rankOfHash } from "./ranks.js";
@@ -30,6 +31,7 @@ export function hashOf(scene) {
     }
     if (scene.measured) values.set("range", `${scene.measured.x0},${scene.measured.x1}`);
     if (scene.allDepths) values.set("spans", "all");
+    if (scene.colorKey !== COLOR_KEYS[0]) values.set("color", scene.colorKey);
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
     if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
     if (scene.unfolded) values.set("open", scene.unfolded);
@@ -131,6 +133,7 @@ function viewIn(values, scene, run) {
 export function applyHash(scene, hash) {
     const values = new URLSearchParams(hash.replace(/^#/, ""));
     scene.setAxis(AXIS_KINDS.find((kind) => kind === values.get("x")) ?? scene.axis.kind);
+    scene.setColorKey(COLOR_KEYS.find((key) => key === values.get("color")) ?? COLOR_KEYS[0]);
     scene.setMapRun(Math.max(0, placeIn(values, "map", scene.runs.length)));
     const run = scene.runs[scene.mapRun];
     scene.pin(momentsIn(values, scene.runs) ?? scene.openingMoments);

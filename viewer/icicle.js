@@ -44,11 +44,11 @@ export function layOut(root) {
 }
 
 /**
- * Returns the colour of a node: of an op its category's; of two runs that of its change.
+ * Returns the colour of a node: of an op its role's or category's; of two runs that of its change.
  * @param {Scene} scene
  * @param {ModuleNode} node
  */
-function colorOf(scene, { isOp, bytes, category }) {
+function colorOf(scene, { isOp, bytes, color }) {
     if (bytes.length > 1) {
         const change = (bytes[1] - bytes[0]) / Math.max(bytes[0], bytes[1], 1);
         const name = change > 0 ? "var(--more)" : "var(--less)";
@@ -57,7 +57,7 @@ function colorOf(scene, { isOp, bytes, category }) {
             text: "",
         };
     }
-    const own = scene.colors[category];
+    const own = scene.colors[color];
     return isOp && own ? { background: own.css, text: own.text } : { background: "", text: "" };
 }
 
@@ -90,6 +90,7 @@ export class Icicle {
             scene.mapRun,
             scene.timed,
             scene.theme,
+            scene.colors,
             scene.eachLayer,
             byId("icicle").clientWidth,
             ...scene.runs.map((_, i) => scene.mask(i)),

@@ -8,7 +8,7 @@ export const UNMAPPED = 0;
 export const CACHED = 1;
 /** Blocks without emphasis, while others have it. Any other block of a pixel comes before them. */
 export const FADED = 2;
-/** The ink of category 0. */
+/** The ink of colour 0. */
 export const FIRST_INK = 3;
 
 /**
@@ -17,8 +17,8 @@ export const FIRST_INK = 3;
  * @param {Mask} emphasis
  */
 export function inksOfLabels(run, emphasis) {
-    return Uint16Array.from(run.labels.category, (category, label) =>
-        emphasis && !emphasis[label] ? FADED : FIRST_INK + category,
+    return Uint16Array.from(run.labels.color, (color, label) =>
+        emphasis && !emphasis[label] ? FADED : FIRST_INK + color,
     );
 }
 

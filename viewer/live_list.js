@@ -58,6 +58,7 @@ export class LiveList {
         const groups = groupAlikeBlocks(scene.runs[scene.mapRun], scene.alike(scene.mapRun), live);
         const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
         const shown = scene.isFiltered && scene.isolated < 0 ? "shown and " : "";
+        setText(byId("live-key"), scene.colorKey);
         setText(byId("live-title"), `${plural(live.length, "block")}${of} ${shown}live, largest first`);
         refill(
             byId("live"),
@@ -94,7 +95,7 @@ export class LiveList {
         const [block] = blocks;
         const label = all.label[block];
         const many = blocks.length > 1;
-        const color = scene.colors[labels.category[label]];
+        const color = scene.colors[labels.color[label]];
         const dot = make("span", { class: "dot" });
         dot.style.background = color.css;
         const place = texts[many ? labels.place[label] : labels.span[label]];

@@ -52,7 +52,7 @@ function writeNames(plot, scene, large) {
         if (width < 44 || Math.min(plot.height, box.bottom) - top < 12) continue;
         const label = run.blocks.label[block];
         if (scene.emphasis && !scene.emphasis[label]) continue;
-        const color = scene.colors[run.labels.category[label]];
+        const color = scene.colors[run.labels.color[label]];
         if (!color || written++ > 300) continue;
         const text = fitText(
             context,

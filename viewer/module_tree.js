@@ -7,14 +7,14 @@
  * @property {boolean} isOp
  * @property {number[]} bytes   of each run
  * @property {ModuleNode[]} children   largest first
- * @property {number} category   that has most of the bytes in the first run with any
+ * @property {number} color   that has most of the bytes in the first run with any
  *
  * @typedef {Object} GrowingNode
  * @property {string} name
  * @property {string} path
  * @property {boolean} isOp
  * @property {number[]} bytes
- * @property {Map<number, number>} byCategory   bytes
+ * @property {Map<number, number>} byColor   bytes
  * @property {Map<string, GrowingNode>} next   children
  */
 import { lastOf } from "./marks.js";
@@ -27,7 +27,7 @@ import { lastOf } from "./marks.js";
  * @returns {GrowingNode}
  */
 function makeNode(name, path, isOp, runs) {
-    return { name, path, isOp, bytes: new Array(runs).fill(0), byCategory: new Map(), next: new Map() };
+    return { name, path, isOp, bytes: new Array(runs).fill(0), byColor: new Map(), next: new Map() };
 }
 
 /**
@@ -80,9 +80,9 @@ function finish(node, first) {
         if (first || !only || only.isOp) break;
         [name, path, next] = [`${name}.${only.name}`, only.path, only.next];
     }
-    const category = [...node.byCategory].reduce((best, each) => (each[1] > best[1] ? each : best), [-1, 0])[0];
+    const color = [...node.byColor].reduce((best, each) => (each[1] > best[1] ? each : best), [-1, 0])[0];
     const children = [...next.values()].map((child) => finish(child, false)).sort((a, b) => most(b) - most(a));
-    return { name, path, isOp: node.isOp, bytes: node.bytes, children, category };
+    return { name, path, isOp: node.isOp, bytes: node.bytes, children, color };
 }
 
 /**
@@ -102,10 +102,10 @@ export function makeModuleTree({ texts }, runs, live, eachLayer) {
             const chain = chains.get(label) ?? chainOf(root, module, texts[labels.op[label]], runs.length);
             chains.set(label, chain);
             const bytes = sizes.block[blocks.size[block]];
-            const category = labels.category[label];
+            const color = labels.color[label];
             for (const node of chain) {
                 node.bytes[number] += bytes;
-                node.byCategory.set(category, (node.byCategory.get(category) ?? 0) + bytes);
+                node.byColor.set(color, (node.byColor.get(color) ?? 0) + bytes);
             }
         }
     });

@@ -64,6 +64,7 @@ export class MomentPanel {
         const key = [
             scene.moments,
             scene.mapRun,
+            scene.colorKey,
             scene.isolated,
             scene.query,
             scene.hidden,

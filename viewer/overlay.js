@@ -1,16 +1,21 @@
 /**
  * The layer over the charts that changes with every move of the pointer: the pinned moment, the pointer's line, the
  * selected block, the measured range, and the tip beside the pointer. So the charts need not be drawn again.
+ *
+ * @typedef {import("./tip_place.js").Curve} Curve
  */
+import { ABOVE } from "./area.js";
 import { BEFORE_ALL } from "./axis.js";
 import { barBox } from "./bars.js";
+import { tensorOpLineText } from "./block_words.js";
 import { compositionAt } from "./composition.js";
 import { byId, contextOf, setText } from "./dom.js";
 import { CACHED } from "./inks.js";
 import { blockBox } from "./map.js";
 import { changeText, countText, sizeText, timeText } from "./numbers.js";
 import { insideOf, LEFT, strokeOnAny } from "./plot.js";
-import { describeMoment, launcherText, momentText } from "./where.js";
+import { placeTip } from "./tip_place.js";
+import { describeMoment, launcherText } from "./where.js";
 
 /**
  * Draws a vertical line through all charts.
@@ -105,10 +110,11 @@ function areaTip(scene, hover) {
         .map(({ name }, i) => ({ name, each: bytes[i] }))
         .filter(({ each }) => each > 0)
         .sort((a, b) => b.each - a.each);
+    const place = describeMoment(scene.description, run, moment);
     return [
         `${sizeText(all)} allocated`,
-        momentText(describeMoment(scene.description, run, moment)),
-        ...most.slice(0, 5).map(({ name, each }) => `${sizeText(each)}  ${name}`),
+        [place.step, place.phase].filter((text) => text).join(" · ") || place.event,
+        ...most.slice(0, 4).map(({ name, each }) => `${sizeText(each)}  ${name}`),
     ];
 }
 
@@ -121,14 +127,11 @@ function mapTip(scene, hover) {
     if (hover.ink === CACHED) return ["cached: reserved, in no block"];
     const { block = -1 } = hover;
     if (block < 0) return [];
-    const { texts, categories } = scene.description;
-    const { labels, blocks, sizes } = run;
+    const { texts } = scene.description;
+    const { labels, blocks } = run;
     const label = blocks.label[block];
-    return [
-        `${sizeText(sizes.block[blocks.size[block]])}  ${categories[labels.category[label]]}`,
-        `${texts[labels.op[label]]}  ${texts[labels.span[label]]}`,
-        `${texts[labels.dtype[label]]} [${texts[labels.shape[label]]}], ${texts[labels.phase[label]]}`,
-    ];
+    const words = [scene.colors[labels.color[label]].name, texts[labels.phase[label]], texts[labels.place[label]]];
+    return [tensorOpLineText(scene, block), words.filter((text) => text).join(" · ")];
 }
 
 /**
@@ -179,6 +182,8 @@ export class Overlay {
         this.plots = plots;
         this.context = contextOf(canvas);
         this.tip = byId("tip");
+        /** @type {AreaColumns[]} */
+        this.columns = []; // of each area, as they were last drawn
         this.isEmpty = true;
         this.width = 0;
         this.height = 0;
@@ -226,9 +231,27 @@ export class Overlay {
         this.tip.hidden = lines.length === 0;
         if (!hover || lines.length === 0) return;
         setText(this.tip, lines.map((text) => (text.length > 120 ? `${text.slice(0, 118)}…` : text)).join("\n"));
-        const box = this.tip.getBoundingClientRect();
-        const left = hover.left + 16 + box.width > this.width ? hover.left - box.width - 12 : hover.left + 16;
-        this.tip.style.left = `${Math.max(0, left)}px`;
-        this.tip.style.top = `${Math.max(0, Math.min(this.height - box.height, hover.top + 14))}px`;
+        const { width, height } = this.tip.getBoundingClientRect();
+        const at = placeTip({ width, height }, hover, this, this.curves(scene));
+        this.tip.style.left = `${at.left}px`;
+        this.tip.style.top = `${at.top}px`;
+    }
+
+    /**
+     * Returns the upper edges of the areas.
+     * @param {Scene} scene
+     * @returns {Curve[]}
+     */
+    curves(scene) {
+        return this.plots.areas.map((plot, number) => {
+            const { bytes = new Float64Array(0) } = this.columns[number] ?? {};
+            const top = this.topOf(plot.canvas) + ABOVE;
+            const height = plot.height - ABOVE;
+            return {
+                bottom: top + height,
+                heights: Float64Array.from(bytes, (each) => (each / scene.areaTop) * height),
+                pitch: plot.width / Math.max(1, bytes.length),
+            };
+        });
     }
 }

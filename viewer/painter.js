@@ -39,7 +39,7 @@ export function makePlots(scene) {
             "data-run": String(number),
             role: "img",
             id: `area-${number}`,
-            "aria-label": `Allocated bytes by category over time, ${runName(run.info).slice(0, 100)}`,
+            "aria-label": `Allocated bytes by role or category over time, ${runName(run.info).slice(0, 100)}`,
         }),
     );
     const titles = scene.runs.map((_, number) => make("h2", { class: "chart-title", id: `area-title-${number}` }));
@@ -50,7 +50,7 @@ export function makePlots(scene) {
             "data-chart": "difference",
             role: "img",
             id: "difference",
-            "aria-label": "Difference by category",
+            "aria-label": "Difference by role or category",
         });
         children.push(make("h2", { class: "chart-title" }, "Difference: second minus first"), canvas);
         difference = new Plot(canvas);
@@ -164,8 +164,8 @@ export class Painter {
     nameAreas() {
         const { scene } = this;
         const what = scene.isFiltered
-            ? "Allocated by category, of what is shown"
-            : `Allocated by category; dashed: reserved${this.changeText()}${this.capacityText()}`;
+            ? `Allocated by ${scene.colorKey}, of what is shown`
+            : `Allocated by ${scene.colorKey}; dashed: reserved${this.changeText()}${this.capacityText()}`;
         scene.runs.forEach((run, number) => {
             const name = scene.runs.length > 1 ? `${shortText(runName(run.info))}: ` : "";
             setText(byId(`area-title-${number}`), name ? `${name}${what[0].toLowerCase()}${what.slice(1)}` : what);
@@ -193,6 +193,7 @@ export class Painter {
         this.fitted = fitted;
         this.nameAreas();
         this.columns = this.plots.areas.map((plot, number) => drawArea(plot, scene, number));
+        this.overlay.columns = this.columns;
         if (this.plots.difference) drawDifference(this.plots.difference, scene, this.columns[0], this.columns[1]);
         drawBars(this.plots.bars, scene);
         this.map.draw(scene);

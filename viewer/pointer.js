@@ -77,6 +77,7 @@ export class Pointer {
         this.drag = null;
         /** @type {?Pick<MouseEvent, "clientX" | "clientY" | "target">} */
         this.last = null; // where the pointer rests
+        this.forgotten = this.last; // where it rested when the tip was taken away
         this.scrolled = -Infinity; // when a turn of the wheel scrolled the page
         this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -86,6 +87,8 @@ export class Pointer {
         charts.addEventListener("pointerup", (event) => this.release(event));
         charts.addEventListener("pointercancel", (event) => this.letGo(event));
         charts.addEventListener("pointerleave", (event) => this.leave(event));
+        window.addEventListener("keydown", () => this.forget());
+        window.addEventListener("scroll", () => this.forget(), { capture: true, passive: true });
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
 
@@ -291,6 +294,9 @@ export class Pointer {
      * @param {At} at
      */
     hover({ clientX, clientY, target }, at) {
+        // A browser sends a move of its own after the page has scrolled below the pointer.
+        if (this.forgotten?.clientX === clientX && this.forgotten.clientY === clientY) return;
+        this.forgotten = null;
         this.last = { clientX, clientY, target };
         this.scene.setHover(this.hoverAt(at));
     }
@@ -305,7 +311,12 @@ export class Pointer {
      * @param {PointerEvent} event
      */
     leave({ pointerType }) {
-        if (pointerType === "touch") return;
+        if (pointerType !== "touch") this.forget();
+    }
+
+    /** Takes the tip away until the pointer moves again. */
+    forget() {
+        this.forgotten = this.last ?? this.forgotten;
         this.last = null;
         this.scene.setHover(null);
     }

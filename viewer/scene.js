@@ -6,13 +6,13 @@
 import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, firstAxisKind, makeAxis, momentAt } from "./axis.js";
 import { makeBarRows } from "./bars.js";
-import { categoryColors, stackOrder } from "./colors.js";
+import { COLOR_KEYS, colorsOf, stackOrder } from "./colors.js";
 import { makeMemory, makePeakIndex } from "./composition.js";
-import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
+import { colorMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
 import { reservedAt } from "./moment.js";
-import { changesOf, peakOf } from "./store.js";
+import { changesOf, peakOf, recolorRun } from "./store.js";
 import { revealX, wholeView } from "./view.js";
 
 /** Returns a cache of one value, which is computed again when one of its inputs changes. */
@@ -51,16 +51,17 @@ export class Scene {
         this.theme = theme;
         this.onChange = () => {}; // draws everything in the next frame
         this.onHover = () => {}; // draws what follows the pointer
-        this.colors = categoryColors(description.categories);
-        this.stack = stackOrder(description.categories);
+        this.colorKey = COLOR_KEYS[0]; // what colours stand for
+        this.colors = colorsOf(this.colorKey, description);
+        this.stack = stackOrder(this.colors);
         /** @type {(?TableColumns)[]} */
         this.uses = runs.map(() => null);
         /** @type {(?Stacks)[]} */
         this.stacks = runs.map(() => null);
         this.rank = ""; // of the job's ranks, the one that the hash names; "": none, so that which the page opens with
         this.mapRun = 0;
-        this.isolated = -1; // category that is isolated; -1: none, all are shown
-        this.groupKey = "role"; // one of GROUP_KEYS (filter.js)
+        this.isolated = -1; // colour that is isolated; -1: none, all are shown
+        this.groupKey = "category"; // one of GROUP_KEYS (filter.js)
         this.unfolded = ""; // key of the group of live blocks that lists each of them; "": none
         this.query = "";
         this.within = ""; // path of the module whose blocks are shown alone; "": of all
@@ -121,6 +122,17 @@ export class Scene {
         if (!wide && ends[1] > ends[0]) [view.x0, view.x1] = ends.map((event) => axis.xs[this.mapRun][event]);
         if (view.x1 - view.x0 < axis.shortest) Object.assign(view, { x0: 0, x1: axis.length });
         this.set({ axis, view, measured: null });
+    }
+
+    /**
+     * Has colours stand for something else.
+     * @param {string} colorKey   one of COLOR_KEYS
+     */
+    setColorKey(colorKey) {
+        if (colorKey === this.colorKey) return;
+        for (const run of this.runs) recolorRun(run, this.description, colorKey);
+        const colors = colorsOf(colorKey, this.description);
+        this.set({ colorKey, colors, stack: stackOrder(colors), isolated: -1 });
     }
 
     /** @param {number} mapRun */
@@ -283,9 +295,9 @@ export class Scene {
      */
     chosen(number) {
         const { labels } = this.runs[number];
-        return this.cache.chosen[number]([this.isolated, this.query, this.within], () =>
+        return this.cache.chosen[number]([this.colors, this.isolated, this.query, this.within], () =>
             joinMasks(
-                categoryMask(labels, this.isolated),
+                colorMask(labels, this.isolated),
                 foundMask(this.found(number)),
                 moduleMask(this.description, labels, this.within),
             ),
@@ -382,7 +394,9 @@ export class Scene {
 
     /** The ink of blocks of the map's run, by label. */
     get inks() {
-        return this.cache.inks([this.mapRun, this.emphasis], () => inksOfLabels(this.runs[this.mapRun], this.emphasis));
+        return this.cache.inks([this.mapRun, this.colors, this.emphasis], () =>
+            inksOfLabels(this.runs[this.mapRun], this.emphasis),
+        );
     }
 
     /** The rows of bars of the map's run. */

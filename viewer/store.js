@@ -12,7 +12,7 @@
  * @property {Float64Array} time   of each event, ns, never falling; then the time of the run's end
  * @property {TableColumns} knots   columns as in docs/page.md
  * @property {boolean} timed   true if the times are exact, and not interpolated between knots
- * @property {TableColumns} labels   columns as in docs/page.md
+ * @property {TableColumns} labels   columns as in docs/page.md, and `color`: the position of its colour (colors.js)
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
  * @property {Segments} segments
@@ -32,7 +32,7 @@
  * @property {NumberArray} segment
  * @property {NumberArray} size   row of sizes
  * @property {NumberArray} label
- * @property {Uint8Array} categories   by category, 1 if any block has it
+ * @property {Uint8Array} isUsed   by label, 1 if any block has it
  *
  * @typedef {{bytes: number, event: number}} Peak   event -1: nothing was ever live
  * @typedef {{event: Float64Array, bytes: Float64Array}} Reserved
@@ -49,6 +49,7 @@
  * @typedef {Omit<Run, "time" | "memory" | "peakIndex" | "peaks" | "lanes">} BuiltRun   without what follows
  * @typedef {Changes & {sizes: Run["sizes"], reservedPeak: Peak}} BuiltEvents
  */
+import { COLOR_KEYS, colorsOf, colorsOfLabels } from "./colors.js";
 import { highestSum, makeMemory, makePeakIndex } from "./composition.js";
 import { lastOf, makeLanes } from "./marks.js";
 
@@ -145,7 +146,7 @@ function checkRows(what, column, rows) {
  * @param {number} eventCount
  * @param {Mask} [mask]
  */
-export function changesOf({ count, alloc, free, size, label }, { category }, eventCount, mask = null) {
+export function changesOf({ count, alloc, free, size, label }, { color }, eventCount, mask = null) {
     const changes = new Int32Array(eventCount);
     const categories = new Uint8Array(eventCount);
     const sources = new Uint8Array(eventCount);
@@ -153,7 +154,7 @@ export function changesOf({ count, alloc, free, size, label }, { category }, eve
         if (mask && mask[label[i]] === 0) continue;
         const begin = alloc[i];
         const end = free[i];
-        const own = category[label[i]];
+        const own = color[label[i]];
         const before = changes[begin] === 0 ? own : categories[begin];
         changes[begin] = changes[begin] === 0 || before !== own ? size[i] + 1 : 0;
         sources[begin] = before;
@@ -176,9 +177,8 @@ export function changesOf({ count, alloc, free, size, label }, { category }, eve
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
-    const { category } = labels;
-    const [segmentCount, sizeCount, labelCount] = [segmentLow.length, sizes.block.length, category.length];
-    const present = new Uint8Array(256);
+    const [segmentCount, sizeCount, labelCount] = [segmentLow.length, sizes.block.length, labels.category.length];
+    const isUsed = new Uint8Array(labelCount);
     const low = new Float64Array(count);
     const free = new Uint32Array(count);
     for (let i = 0; i < count; i++) {
@@ -189,9 +189,9 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
             throw new Error(`the page is damaged: block ${i} lives outside of its run`);
         low[i] = segmentLow[segment[i]] + offset[i];
         free[i] = end;
-        present[category[label[i]]] = 1;
+        isUsed[label[i]] = 1;
     }
-    return { count, alloc, free, low, segment, size, label, categories: present };
+    return { count, alloc, free, low, segment, size, label, isUsed };
 }
 
 /**
@@ -221,6 +221,7 @@ export async function buildBlocks(description, info, table) {
     const sizes = { requested: Float64Array.from(requested), block: Float64Array.from(block) };
     const labels = await needed(table, "labels");
     labels.category[0] = description.categories.length - 1; // instead of the first, which 0 would be
+    labels.color = colorsOfLabels(COLOR_KEYS[0], description, labels);
     const segments = await needed(table, "segments");
     const { address, bytes, mapped, life } = segments;
     const count = address.length;
@@ -257,7 +258,7 @@ export async function buildBlocks(description, info, table) {
  * @param {BuiltEvents} made
  */
 export async function buildMemory(description, info, table, { sizes, reservedPeak, ...events }) {
-    const memory = makeMemory(events, sizes.block, description.categories.length);
+    const memory = makeMemory(events, sizes.block, colorsOf(COLOR_KEYS[0], description).length);
     const peakIndex = makePeakIndex(memory);
     const peaks = {
         allocated: peakOf(peakIndex),
@@ -268,6 +269,19 @@ export async function buildMemory(description, info, table, { sizes, reservedPea
     const [kernels, program] = [await table("kernels"), await table("program_phases")];
     const lanes = makeLanes({ marks, kernels, program }, info.event_count, info.time_unit_ns);
     return { memory, peakIndex, peaks, lanes };
+}
+
+/**
+ * Has the colours of a run stand for something else, and computes its live bytes anew.
+ * @param {Run} run
+ * @param {Description} description
+ * @param {string} key   one of COLOR_KEYS
+ */
+export function recolorRun(run, description, key) {
+    run.labels.color = colorsOfLabels(key, description, run.labels);
+    const changes = changesOf(run.blocks, run.labels, run.eventCount);
+    run.memory = makeMemory(changes, run.sizes.block, colorsOf(key, description).length);
+    run.peakIndex = makePeakIndex(run.memory);
 }
 
 /**

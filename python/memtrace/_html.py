@@ -9,8 +9,12 @@ from typing import Any
 from ._sizes import in_words
 
 NO_WRAP = "white-space:nowrap"
-COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6")
-REST = "#bab0ac"
+ROLES = {"parameter": "#5379c4", "optimizer state": "#87517a", "gradient": "#edd069", "activation": "#75b393",
+         "temporary": "#d17a4f", "workspace": "#fcb57b", "weight cast": "#117891", "gathered parameter": "#044676",
+         "buffer": "#60c6ff", "input": "#8e7834", "key-value cache": "#727466", "kept": "#57470c", "other": "#869eab",
+         "unknown": "#a49f8d"}  # as viewer/colors.js has them
+COLORS = tuple(ROLES.values())[:10]  # of parts that are no roles
+REST = ROLES["unknown"]
 BAR_WIDTH = 640
 CURVE_WIDTH, CURVE_HEIGHT = 420, 150
 SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start"
@@ -25,9 +29,9 @@ def cell(name: str, value: Any) -> str:
     return f'<td style="text-align:right">{value:,}</td>'
 
 
-def color(index: int) -> str:
-    """Returns the color of a part by its place in the order of size."""
-    return COLORS[index] if index < len(COLORS) else REST
+def color(name: str, index: int) -> str:
+    """Returns the color of a part: of a role its own, else by its place in the order of size."""
+    return ROLES.get(name) or (COLORS[index] if index < len(COLORS) else REST)
 
 
 def table_page(rows: Sequence[Mapping[str, Any]], is_key: bool = False) -> str:
@@ -35,7 +39,8 @@ def table_page(rows: Sequence[Mapping[str, Any]], is_key: bool = False) -> str:
     of its part."""
     if not rows:
         return "<p>no rows</p>"
-    swatches = [f'<td style="background:{color(index)}">&nbsp;</td>' if is_key else "" for index in range(len(rows))]
+    names = [str(next(iter(row.values()))) for row in rows]
+    swatches = [f'<td style="background:{color(name, index)}">&nbsp;</td>' if is_key else "" for index, name in enumerate(names)]
     head = ("<th></th>" if is_key else "") + "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in rows[0])
     body = "".join(f"<tr>{swatch}{''.join(cell(name, value) for name, value in row.items())}</tr>"
                    for swatch, row in zip(swatches, rows))
@@ -47,7 +52,7 @@ def bar(parts: Sequence[tuple[str, int]]) -> str:
     whole, drawn, left = max(1, sum(size for _, size in parts)), [], 0.0
     for index, (name, size) in enumerate(parts):
         width = BAR_WIDTH * size / whole
-        drawn.append(f'<rect x="{left:.2f}" width="{width:.2f}" height="22" fill="{color(index)}">'
+        drawn.append(f'<rect x="{left:.2f}" width="{width:.2f}" height="22" fill="{color(name, index)}">'
                      f"<title>{html.escape(name)}: {in_words(size)}</title></rect>")
         left += width
     return f'<svg width="{BAR_WIDTH}" height="22" role="img">{"".join(drawn)}</svg>'

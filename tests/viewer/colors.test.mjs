@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { PHASE_TINTS } from "../../viewer/bars.js";
-import { categoryColors, channels, contrastOf, UNLABELLED } from "../../viewer/colors.js";
+import { categoryColors, channels, contrastOf, roleColors, UNLABELLED } from "../../viewer/colors.js";
 import { CATEGORIES } from "./synthetic.mjs";
 
 /** What people see with all cones, without red ones, green ones, blue ones: Machado et al. 2009, of linear RGB. */
@@ -80,16 +80,51 @@ const both = (name) => [...css.matchAll(new RegExp(`--${name}: (#[0-9a-f]{6})`, 
 const surfaces = ["plot", "cached"].flatMap((name) => both(name).map(channels));
 const own = categoryColors([...CATEGORIES, "Other"]);
 
-test("categories differ for any colour vision, or one of the two is hatched; cached and unmapped do, too", () => {
-    assert.equal(surfaces.length, 4);
-    own.forEach((color, i) => {
-        for (const other of own.slice(0, i)) {
-            const names = `${color.name} and ${other.name}`;
-            const visions = Boolean(color.hatch) === Boolean(other.hatch) ? VISIONS : VISIONS.slice(0, 1);
-            assert.ok(leastDifference(color.rgb, other.rgb, visions) >= LEAST, names);
-        }
-        for (const surface of surfaces) assert.ok(leastDifference(color.rgb, surface) >= LEAST, color.name);
+const palettes = { roles: roleColors(), categories: own };
+
+for (const [what, colors] of Object.entries(palettes))
+    test(`${what} differ for any colour vision, or one of the two is hatched; cached and unmapped do, too`, () => {
+        assert.equal(surfaces.length, 4);
+        colors.forEach((color, i) => {
+            for (const other of colors.slice(0, i)) {
+                const names = `${color.name} and ${other.name}`;
+                const visions = Boolean(color.hatch) === Boolean(other.hatch) ? VISIONS : VISIONS.slice(0, 1);
+                assert.ok(leastDifference(color.rgb, other.rgb, visions) >= LEAST, names);
+            }
+            for (const surface of surfaces) assert.ok(leastDifference(color.rgb, surface) >= LEAST, color.name);
+        });
     });
+
+/** Returns lightness, chroma and hue of a colour. */
+function lightnessChromaHue(rgb) {
+    const [l, a, b] = labOf(rgb, VISIONS[0]);
+    return [l, Math.hypot(a, b), (Math.atan2(b, a) / RADIAN + 360) % 360];
+}
+
+test("colours are calm: no plain one is vivid, and at most one is a reddish brown", () => {
+    for (const [what, colors] of Object.entries(palettes)) {
+        for (const { name, rgb, hatch } of colors) assert.ok(hatch || lightnessChromaHue(rgb)[1] < 60, name);
+        const browns = colors.filter(({ rgb }) => {
+            const [l, c, h] = lightnessChromaHue(rgb);
+            return l < 50 && c > 20 && h > 20 && h < 65;
+        });
+        assert.ok(browns.length <= 1, `${what}: ${browns.map(({ name }) => name).join()}`);
+    }
+});
+
+/** Returns the text of a file of the project. */
+const textOf = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
+
+test("the five plain roles have the same colours in the notebook, and the report has three of them", () => {
+    const plain = palettes.roles.filter(({ hatch }) => !hatch);
+    assert.equal(plain.length, 5);
+    const notebook = textOf("python/memtrace/_html.py");
+    for (const { name, css: hex } of palettes.roles) assert.ok(notebook.includes(`"${name}": "${hex}"`), name);
+    const report = [...textOf("src/answer/report.css").matchAll(/^\.[abc] \{ fill: (#[0-9a-f]{6})/gm)].map(
+        ([, hex]) => hex,
+    );
+    assert.equal(report.length, 3);
+    for (const hex of report) assert.ok(plain.some((each) => each.css === hex), hex); // prettier-ignore
 });
 
 test("no two categories look the same, whatever a program calls its own", () => {
@@ -98,15 +133,16 @@ test("no two categories look the same, whatever a program calls its own", () => 
     assert.equal(new Set(all.map(({ css: colour, hatch }) => `${colour} ${hatch}`)).size, all.length);
 });
 
-test("a line on a category is nearer to its colour than to any other one", () => {
+test("a line on a colour is nearer to its colour than to any other one", () => {
     const distances = [
         (a, b) => leastDifference(a, b, VISIONS.slice(0, 1)),
         (a, b) => Math.hypot(...a.map((v, i) => v - b[i])),
     ];
-    for (const { name, rgb, line } of own)
-        for (const distance of distances)
-            for (const other of [...own.map((each) => each.rgb), ...surfaces])
-                if (other !== rgb) assert.ok(distance(line, rgb) < distance(line, other), name);
+    for (const colors of Object.values(palettes))
+        for (const { name, rgb, line } of colors)
+            for (const distance of distances)
+                for (const other of [...colors.map((each) => each.rgb), ...surfaces])
+                    if (other !== rgb) assert.ok(distance(line, rgb) < distance(line, other), name);
 });
 
 test("phases differ for any colour vision", () => {
@@ -117,7 +153,7 @@ test("phases differ for any colour vision", () => {
 test("text has the contrast of WCAG 2.2 AA", () => {
     const least = 4.5;
     const white = [255, 255, 255];
-    for (const { name, rgb, text } of own)
+    for (const { name, rgb, text } of [...own, ...palettes.roles])
         assert.ok(contrastOf(rgb, text === "#ffffff" ? white : [0, 0, 0]) >= least, name);
     for (const tint of PHASE_TINTS) assert.ok(contrastOf(channels(tint), white) >= least, tint);
     for (const theme of [0, 1])

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
-import { clickAt, numbers, pointOf, press, withOpened } from "./hands.mjs";
+import { clickAt, factsOf, numbers, pointOf, press, withOpened } from "./hands.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";
 import { csvField } from "../../viewer/save.js";
 
@@ -165,7 +165,10 @@ test("the keyboard stays where it is when a list is made anew", () =>
         await member.press("Enter");
         await settle(page);
         assert.equal(await focused(), key);
-        assert.equal(await page.textContent("#block-facts dd"), await page.textContent("#live .group td:nth-child(2)"));
+        assert.equal(
+            (await factsOf(page, "#block-facts")).role,
+            await page.textContent("#live .group td:nth-child(2)"),
+        );
         const twin = page.locator("#twins button:not([aria-current])").first();
         const other = await twin.getAttribute("data-key");
         await twin.press("Enter");
@@ -237,15 +240,86 @@ test("what the pointer rests on is told anew when the view moves under it", () =
         await page.mouse.move(x, top + 28); // the steps, under the ticks
         await settle(page);
         assert.match(await page.textContent("#tip"), /step \d+\n[\d.]+ [mµ]s$/);
-        await press(page, "x");
+        await page.selectOption("#axis", "event");
+        await settle(page);
         assert.match(await page.textContent("#tip"), /step \d+\n[\d,]+ events$/);
         await page.mouse.move(...(await pointOf(page, "#area-0", 0.3, 0.5)));
         await settle(page);
         const before = await page.textContent("#tip");
-        await press(page, "w", "w", "d", "d", "d");
+        await page.mouse.wheel(60, 0);
+        await page.mouse.wheel(0, -300);
+        await page.mouse.wheel(300, 0);
+        await settle(page);
         assert.notEqual(await page.textContent("#tip"), before);
         assert.equal(await page.isVisible("#tip"), true);
     }));
+
+test("the tip is gone when a person types or scrolls, and comes back with the pointer", () =>
+    withPage({}, async (page) => {
+        const [x, y] = await pointOf(page, "#area-0", 0.4, 0.5);
+        const isShown = async () => {
+            await settle(page);
+            return page.isVisible("#tip");
+        };
+        await page.mouse.move(x, y);
+        assert.equal(await isShown(), true);
+        await press(page, "w");
+        assert.equal(await isShown(), false);
+        await page.mouse.move(x + 1, y);
+        assert.equal(await isShown(), true);
+        await page.evaluate(() => {
+            for (const each of [document.querySelector("main"), window]) each.scrollTo(0, 60);
+        });
+        assert.equal(await isShown(), false);
+    }));
+
+test("the tip is at most 240 px wide, beside the pointer, and never over a curve", () =>
+    withPage({}, async (page) => {
+        const curve = await curveOf(page);
+        for (const [selector, step] of [
+            ["#area-0", 0.03],
+            ["#map", 0.1],
+        ])
+            for (let part = 0.01; part < 1; part += step) {
+                const [x, y] = await pointOf(page, selector, part, 0.3 + 0.4 * Math.abs(Math.sin(99 * part)));
+                await page.mouse.move(x, y);
+                await settle(page);
+                const tip = await page.locator("#tip").boundingBox();
+                if (!tip) continue; // on unmapped memory
+                assert.ok(tip.width <= 240, `${tip.width}`);
+                assert.ok(
+                    x < tip.x || x > tip.x + tip.width || y < tip.y || y > tip.y + tip.height,
+                    `${selector} ${part}`,
+                );
+                const isOver = ([at, edge]) =>
+                    edge !== null && at > tip.x && at < tip.x + tip.width && edge > tip.y && edge < tip.y + tip.height;
+                assert.ok(!curve.some(isOver), `${selector} ${part}`);
+            }
+    }));
+
+/**
+ * Returns the upper edge of the first area in client pixels, by column of 4: where its pixels change from the background to a
+ * colour; null where there is none.
+ */
+function curveOf(page) {
+    return page.evaluate(() => {
+        const canvas = document.getElementById("area-0");
+        const { left, top, width, height } = canvas.getBoundingClientRect();
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const scale = canvas.width / width;
+        const isColoured = (x, y) => {
+            const at = 4 * (Math.floor(y * scale) * canvas.width + Math.floor(x * scale));
+            const rgb = data.slice(at, at + 3);
+            return Math.max(...rgb) - Math.min(...rgb) > 40;
+        };
+        return Array.from({ length: Math.floor((width - 94) / 4) }, (_, i) => {
+            const x = 80 + 4 * i;
+            let y = 20; // below the mark on the peak
+            while (y < height && !isColoured(x, y)) y++;
+            return [left + x, y < height ? top + y : null];
+        });
+    });
+}
 
 test("Shift+Enter in the search goes to the last block first", () =>
     withPage({}, async (page) => {
@@ -313,7 +387,7 @@ function colouredShare(path) {
     let coloured = 0;
     for (let at = head[0].length; at < picture.length; at += 3) {
         const [r, g, b] = picture.subarray(at, at + 3);
-        if (Math.max(r, g, b) - Math.min(r, g, b) > 60) coloured++;
+        if (Math.max(r, g, b) - Math.min(r, g, b) > 40) coloured++;
     }
     return coloured / (head[1] * head[2]);
 }
@@ -339,11 +413,11 @@ test("a page is printed on one sheet, with its legend", { skip: noPoppler }, asy
         });
 });
 
-test("the peak of a category alone is what p tells", () =>
+test("the peak of a role alone is what p tells", () =>
     withPage({}, async (page) => {
-        await page.click('#legend button:has-text("Softmax")');
+        await page.click('#legend button:has-text("activation")');
         await press(page, "p");
-        assert.match(await page.textContent("#said"), /^Softmax: [\d.]+ MiB at its peak, step \d+ · /);
+        assert.match(await page.textContent("#said"), /^activation: [\d.]+ [MG]iB at its peak, step \d+ · /);
     }));
 
 /** Chooses a format of "Save as", and returns the file's bytes. */

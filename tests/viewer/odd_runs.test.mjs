@@ -64,7 +64,7 @@ test("categories may have the names of what every object has", () => {
             const names = await page.locator("#legend button span:nth-child(2)").allTextContents();
             assert.deepEqual(names.sort(), [...categories].sort());
         },
-        { categories },
+        { categories, hash: "#color=category" },
     );
 });
 

@@ -51,13 +51,14 @@ function addStacks(page) {
 
 const withPage = (name, options, body) => withOpened(started, urls[name], options, body);
 
-/** Returns the composition of a recording after an event, by category, largest first. */
-function compositionOf(page, run, event) {
+/** Returns the composition of a recording after an event, by role or category. */
+function compositionOf(page, run, event, key = "role") {
     const { blocks, sizes, labels } = page.runs[run].tables;
     const bytes = new Map();
     blocks.alloc.forEach((alloc, i) => {
         if (alloc > event || (blocks.life[i] > 0 && alloc + blocks.life[i] <= event)) return;
-        const name = page.categories[labels.category[blocks.label[i]]];
+        const label = blocks.label[i];
+        const name = key === "role" ? page.texts[labels.role[label]] : page.categories[labels.category[label]];
         bytes.set(name, (bytes.get(name) ?? 0) + sizes.block[blocks.size[i]]);
     });
     return bytes;
@@ -303,8 +304,29 @@ test("the minimap moves the view", () =>
         assert.ok(Math.abs((from + to) / 2 - 0.9 * length) < 0.01 * length);
     }));
 
-test("a category in the legend is shown alone, with its own peak", () =>
+test("colours are those of roles, and of categories for who asks for them, in a link, too", () =>
     withPage("one", {}, async (page) => {
+        const { event } = data.one.runs[0].info.peaks.allocated;
+        const live = async () => Object.entries(await legendOf(page)).filter(([, bytes]) => bytes > 0);
+        const sorted = (entries) => [...entries].sort();
+        assert.deepEqual(sorted(await live()), sorted(compositionOf(data.one, 0, event)));
+        assert.equal(await page.textContent("#live-key"), "role");
+        await page.click('#legend button:has-text("activation")');
+        await page.selectOption("#color-key", "category");
+        await settle(page);
+        assert.deepEqual(sorted(await live()), sorted(compositionOf(data.one, 0, event, "category")));
+        assert.equal(await page.textContent("#live-key"), "category");
+        assert.match(await page.textContent("#area-title-0"), /^Allocated by category/);
+        assert.equal(await page.locator('#legend [aria-pressed="true"]').count(), 0, "all are shown again");
+        await page.waitForFunction(() => location.hash.includes("color=category"));
+        await page.reload();
+        await page.waitForSelector('#page[data-complete="true"]');
+        assert.equal(await page.inputValue("#color-key"), "category");
+        assert.deepEqual(sorted(await live()), sorted(compositionOf(data.one, 0, event, "category")));
+    }));
+
+test("a category in the legend is shown alone, with its own peak", () =>
+    withPage("one", { hash: "#color=category" }, async (page) => {
         await page.click('#legend button:has-text("Softmax")');
         await settle(page);
         assert.equal(await page.getAttribute('#legend button:has-text("Softmax")', "aria-pressed"), "true");
@@ -325,7 +347,7 @@ test("a category in the legend is shown alone, with its own peak", () =>
         });
         for (const event of [...change.keys()].sort((a, b) => a - b)) most = Math.max(most, (now += change.get(event)));
         assert.equal(legend.Softmax, most);
-        assert.equal(compositionOf(data.one, 0, moments[0]).get("Softmax"), most);
+        assert.equal(compositionOf(data.one, 0, moments[0], "category").get("Softmax"), most);
         await page.click('#legend button:has-text("Softmax")');
         await settle(page);
         assert.match(await page.textContent("#live-title"), /blocks live/);
@@ -363,7 +385,7 @@ test("what is live is summed up by role, or by the word that is chosen", () =>
         }
         await page.selectOption("#group-key", "category");
         await settle(page);
-        assert.deepEqual(await groupsIn(page), Object.fromEntries(compositionOf(data.one, 0, event)));
+        assert.deepEqual(await groupsIn(page), Object.fromEntries(compositionOf(data.one, 0, event, "category")));
     }));
 
 test("/ searches words of labels, Enter goes through the blocks", () =>
@@ -403,16 +425,17 @@ test("/ searches words of labels, Enter goes through the blocks", () =>
 
 test("a group that is hidden is in no chart and no list, in a link too, until Escape", () =>
     withPage("one", {}, async (page) => {
+        await page.selectOption("#group-key", "role");
         const before = await legendOf(page);
         const isOn = (name) => page.locator(`#groups button:text-is("${name}")`).getAttribute("aria-checked");
         await page.click('#groups button:text-is("parameter")');
         await settle(page);
         assert.equal(await isOn("parameter"), "false");
         assert.equal(await page.evaluate(() => document.activeElement.textContent), "parameter");
-        const { Param, ...rest } = await legendOf(page);
-        assert.equal(Param ?? 0, 0);
-        assert.deepEqual(rest, Object.fromEntries(Object.entries(before).filter(([name]) => name !== "Param")));
-        assert.ok(!(await page.textContent("#live")).includes("Param"));
+        const { parameter, ...rest } = await legendOf(page);
+        assert.equal(parameter ?? 0, 0);
+        assert.deepEqual(rest, Object.fromEntries(Object.entries(before).filter(([name]) => name !== "parameter")));
+        assert.ok(!(await page.textContent("#live")).includes("parameter"));
         await press(page, "p");
         assert.match(await page.textContent("#said"), /^What is shown: .* at its peak/);
         await sleep(300); // until the hash is written
@@ -456,7 +479,7 @@ test("a module of the icicle is shown alone, and layers unfold", () =>
             /^At the peak, by module and op: model\.layers\.\*\.ffn$/,
         );
         const sums = await legendOf(page);
-        assert.ok(sums.Param > 0 && sums.Param < all.Param);
+        assert.ok(sums.parameter > 0 && sums.parameter < all.parameter);
         await press(page, "l");
         assert.ok((await names()).some((name) => /^\d+/.test(name)));
         await page.click("#leave-module");
@@ -482,9 +505,12 @@ test("x is time, event number or phases, and what was in sight stays", () =>
 test("pointing at the area and the map tells what is there", () =>
     withPage("one", {}, async (page) => {
         await page.mouse.move(...(await pointOf(page, "#area-0", 0.5, 0.7)));
-        assert.match(await page.textContent("#tip"), /allocated\nstep \d+ · .*\n.*Opt State/s);
+        assert.match(await page.textContent("#tip"), /allocated\nstep \d+ · .*\n.*optimizer state/s);
         await page.mouse.move(...(await pointOf(page, "#map", 0.6, 0.97)));
-        assert.match(await page.textContent("#tip"), /Param\nparameter {2}model\.layers/);
+        assert.match(
+            await page.textContent("#tip"),
+            /^[\d.]+ [KM]iB fp32 \[4, 256, \d+\] · parameter\nparameter · init · model\.layers\.\*\./,
+        );
         await page.mouse.move(5, 5);
         await settle(page);
         assert.equal(await page.isVisible("#tip"), false);
@@ -527,7 +553,7 @@ test("copy as command gives the command for what is shown", () =>
         assert.match(await copied(), new RegExp(`event.id = ${data.one.runs[0].tables.blocks.alloc[selected] + 1} OR`));
     }));
 
-test("blocks without a label are a category of their own", () =>
+test("blocks without a label are unknown, and a category of their own", () =>
     withPage("deep", {}, async (page) => {
         const { tables, info } = data.deep.runs[0];
         const { event } = info.peaks.allocated;
@@ -537,6 +563,9 @@ test("blocks without a label are a category of their own", () =>
             return sum + (live && label[i] === 0 ? tables.sizes.block[size[i]] : 0);
         }, 0);
         assert.ok(lost > 0);
+        assert.equal((await legendOf(page)).unknown, lost);
+        await page.selectOption("#color-key", "category");
+        await settle(page);
         assert.equal((await legendOf(page)).unlabelled, lost);
         await page.goto(`${urls.deep}#block=0`);
         await settle(page);

@@ -69,7 +69,7 @@ const exact = (bytes) => `${bytes.toLocaleString("en-US")} bytes`;
 async function expectPeak(page, peak) {
     assert.deepEqual(
         await legendOf(page),
-        Object.fromEntries(peak.by_category.map(({ category, allocated_bytes: bytes }) => [category, bytes])),
+        Object.fromEntries(peak.rows.map(({ role, allocated_bytes: bytes }) => [role, bytes])),
     );
     assert.deepEqual(await momentOf(page, "allocated"), [peak.allocated_bytes]);
     assert.deepEqual(
@@ -78,7 +78,7 @@ async function expectPeak(page, peak) {
             .evaluateAll((all) =>
                 all.map((row) => [row.children[0].textContent, Number(row.children[1].dataset.bytes)]),
             ),
-        peak.rows.map(({ role, allocated_bytes: bytes }) => [role, bytes]),
+        peak.by_category.map(({ category, allocated_bytes: bytes }) => [category, bytes]),
     );
     const answer = await page.textContent("#answer");
     assert.ok(answer.includes(exact(peak.allocated_bytes)), answer);
@@ -203,12 +203,16 @@ test("the sums of two runs are those of memtrace diff", { skip }, async () => {
     assert.notEqual(sides[0], sides[1]);
     await withPage("diff", async (page) => {
         assert.deepEqual(await momentOf(page, "allocated"), sides);
+        await page.selectOption("#color-key", "category");
+        await settle(page);
         assert.deepEqual(await legendOf(page), sumsOf(diff, "a"));
         assert.equal(await page.locator('#answer [role="alert"]').count(), 0);
         assert.match(await page.textContent("#answer"), /(higher|lower) than baseline/);
     });
     await withPage("back", async (page) => {
         assert.deepEqual(await momentOf(page, "allocated"), sides.reverse());
+        await page.selectOption("#color-key", "category");
+        await settle(page);
         assert.deepEqual(await legendOf(page), sumsOf(diff, "b"));
     });
 });

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { firstAxisKind, makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
 import { besideMark, phaseBackgrounds, reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
+import { tensorOpLineText } from "../../viewer/block_words.js";
 import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makeMemory, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
@@ -525,6 +526,30 @@ test("a view stays inside of its axis however it is moved", () => {
             JSON.stringify(view),
         );
     }
+});
+
+test("a block is told by its tensor, op and line, and what is not known as unknown", () => {
+    const texts = ["", "none", "fp32", "8192,50257", "aten::_log_softmax", "optimizer state", "exp_avg", "wte.weight", "/x/gpt2.py", "f"]; // prettier-ignore
+    const column = (...words) => words.map((word) => texts.indexOf(word));
+    const labels = {
+        role: column("", "", "optimizer state", "optimizer state", ""),
+        op: column("", "aten::_log_softmax", "exp_avg", "", ""),
+        span: column("", "", "wte.weight", "", ""),
+        dtype: column("none", "fp32", "fp32", "none", "fp32"),
+        shape: column("", "8192,50257", "", "", ""),
+    };
+    const blocks = { label: [0, 1, 2, 3, 4], size: [0, 0, 0, 0, 0] };
+    const stacks = { parent: [0, 0], function: column("", "f"), file: column("", "/x/gpt2.py"), line: [0, 7], of: [0, 1, 0, 0, 1] }; // prettier-ignore
+    const runs = [{ labels, blocks, sizes: { block: [1646821376] } }];
+    const scene = { description: { texts }, mapRun: 0, runs, stacks: [stacks] };
+    const told = blocks.label.map((_, block) => tensorOpLineText(scene, block));
+    assert.deepEqual(told, [
+        "1.53 GiB · unknown",
+        "1.53 GiB fp32 [8192, 50257] · log_softmax · gpt2.py:7",
+        "1.53 GiB fp32 [] · exp_avg of wte.weight",
+        "1.53 GiB · state of an unknown parameter",
+        "1.53 GiB fp32 [] · unknown · gpt2.py:7",
+    ]);
 });
 
 test("numbers are told as the command line tells them", () => {

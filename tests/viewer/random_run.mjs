@@ -1,5 +1,5 @@
 /** Random runs as the worker builds them, and random numbers for tests on them. */
-import { buildBlocks, buildMemory } from "../../viewer/store.js";
+import { buildBlocks, buildMemory, recolorRun } from "../../viewer/store.js";
 import { timesBetween } from "../../viewer/times.js";
 import { makeSyntheticPage } from "./synthetic.mjs";
 
@@ -13,7 +13,7 @@ export function makeRandom() {
     };
 }
 
-/** Returns a synthetic run (synthetic.mjs), made of plain arrays, after `alter(tables, page)`. */
+/** Returns a synthetic run (synthetic.mjs), made of plain arrays, after `alter(tables, page)`, with its categories as colours. */
 export async function makeRun(words, allocations = 3000, alter = () => {}) {
     const page = makeSyntheticPage(allocations, words);
     const { info, tables } = page.runs[0];
@@ -29,5 +29,7 @@ export async function makeRun(words, allocations = 3000, alter = () => {}) {
     const table = async (name) => typed[name];
     const { run, events } = await buildBlocks(page, info, table);
     const time = timesBetween(run.knots, run.info);
-    return { page, tables, run: Object.assign(run, { time }, await buildMemory(page, info, table, events)) };
+    Object.assign(run, { time }, await buildMemory(page, info, table, events));
+    recolorRun(run, page, "category");
+    return { page, tables, run };
 }
