@@ -7,7 +7,7 @@ import { byId, setText } from "./dom.js";
 import { holesAt } from "./holes.js";
 import { CACHED, UNMAPPED, wordsOfInks } from "./inks.js";
 import { inkCountOf } from "./map.js";
-import { addressText, plural, sizeText } from "./numbers.js";
+import { plural, sizeText } from "./numbers.js";
 import { LEFT, Plot } from "./plot.js";
 import { ONE, RowSums } from "./row_sums.js";
 import { blockText } from "./where.js";
@@ -61,10 +61,7 @@ export class AllocatorStrip {
         if (from.slice(0, 3).some((each, i) => each !== this.from[i])) this.held = holesAt(scene, scene.mapRun, moment);
         this.from = from;
         const refused = refusalAt(scene.runs[scene.mapRun], moment);
-        setText(
-            byId("allocator-title"),
-            `At ${scene.pinnedName}, by address: ${addressText(low)} to ${addressText(high)}`,
-        );
+        setText(byId("allocator-title"), `At ${scene.pinnedName}, by address: ${sizeText(low)} to ${sizeText(high)}`);
         setText(byId("allocator-text"), holesText(this.held, refused));
         this.draw(refused);
     }

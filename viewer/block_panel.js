@@ -1,7 +1,7 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
 import { opText, tensorText } from "./block_words.js";
 import { byId, make, refill, setText, shortText } from "./dom.js";
-import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
+import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { showStack } from "./stack.js";
 import { blockText, describeMoment, listText, placeText } from "./where.js";
 
@@ -164,7 +164,7 @@ function facts(scene, run, block) {
         ...pair("freed", freeText(scene, run, block)),
         ...pair("lived for", lifeText(scene, run, block)),
         ...useTexts(scene, run, block),
-        ...pair("in the map", `from ${addressText(blocks.low[block])} on`),
+        ...pair("in the map", `from ${sizeText(blocks.low[block])} on`),
         ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
     ];
 }

@@ -20,6 +20,16 @@ export function tensorText({ texts }, labels, label) {
 }
 
 /**
+ * Returns the op of a label; of one without, its role.
+ * @param {Description} description
+ * @param {TableColumns} labels
+ * @param {number} label
+ */
+export function opOrRoleText({ texts }, labels, label) {
+    return texts[labels.op[label]] || texts[labels.role[label]] || UNKNOWN;
+}
+
+/**
  * Returns what a block of a label is: its op without the name of its library; of the state of an optimizer, its parameter as
  * well; "unknown" if the trace has none of it.
  * @param {Description} description

@@ -3,6 +3,7 @@
  * that people who can't see the map can read it, and reach every block.
  */
 import { groupAlikeBlocks } from "./alike.js";
+import { opOrRoleText } from "./block_words.js";
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { countText, exactBytes, plural, sizeText } from "./numbers.js";
 
@@ -121,7 +122,7 @@ export class LiveList {
                         "aria-expanded": many ? String(isOpen) : undefined,
                         onclick: () => scene.set(many ? { unfolded: isOpen ? "" : key } : { selected: block }),
                     },
-                    shortText(texts[labels.op[label]] || "block"),
+                    shortText(opOrRoleText(scene.description, labels, label)),
                 ),
                 make("span", { class: "faint" }, ` ${shortText(place)}`),
             ),
@@ -145,7 +146,8 @@ export class LiveList {
     makeMember(block) {
         const { scene } = this;
         const { labels, blocks } = scene.runs[scene.mapRun];
-        const span = scene.description.texts[labels.span[blocks.label[block]]];
+        const label = blocks.label[block];
+        const span = scene.description.texts[labels.span[label]];
         return memberRow(
             { "aria-current": scene.selected === block ? "true" : undefined },
             make(
@@ -156,7 +158,7 @@ export class LiveList {
                     "data-key": `block ${block}`,
                     onclick: () => scene.set({ selected: block }),
                 },
-                shortText(span || "block"),
+                shortText(span || opOrRoleText(scene.description, labels, label)),
             ),
         );
     }

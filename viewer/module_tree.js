@@ -17,6 +17,7 @@
  * @property {Map<number, number>} byColor   bytes
  * @property {Map<string, GrowingNode>} next   children
  */
+import { opOrRoleText } from "./block_words.js";
 import { lastOf } from "./marks.js";
 
 /**
@@ -61,7 +62,7 @@ function chainOf(root, module, op, runs) {
         path = path === "" ? part : `${path}.${part}`;
         chain.push(childOf(lastOf(chain), part, path, false, runs));
     }
-    chain.push(childOf(lastOf(chain), op || "block", path, true, runs));
+    chain.push(childOf(lastOf(chain), op, path, true, runs));
     return chain;
 }
 
@@ -92,14 +93,16 @@ function finish(node, first) {
  * @param {boolean} eachLayer   true: alike layers are nodes of their own
  * @returns {ModuleNode} the root, whose name and path are ""
  */
-export function makeModuleTree({ texts }, runs, live, eachLayer) {
+export function makeModuleTree(description, runs, live, eachLayer) {
+    const { texts } = description;
     const root = makeNode("", "", false, runs.length);
     runs.forEach(({ labels, blocks, sizes }, number) => {
         const chains = new Map();
         for (const block of live[number]) {
             const label = blocks.label[block];
             const module = texts[(eachLayer ? labels.span : labels.place)[label]];
-            const chain = chains.get(label) ?? chainOf(root, module, texts[labels.op[label]], runs.length);
+            const name = opOrRoleText(description, labels, label);
+            const chain = chains.get(label) ?? chainOf(root, module, name, runs.length);
             chains.set(label, chain);
             const bytes = sizes.block[blocks.size[block]];
             const color = labels.color[label];

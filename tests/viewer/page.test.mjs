@@ -71,6 +71,7 @@ test("the first sentence tells the peak to the byte, and the legend its composit
         assert.match(answer, new RegExp(`${bytes.toLocaleString("en-US")} bytes`));
         assert.match(answer, /step \d+, (forward|backward|loss|optimizer)/);
         assert.equal(await page.textContent("#moment-title"), "At the peak");
+        assert.match(await page.textContent("#allocator-title"), /^At the peak, by address: 0 B to [\d.]+ GiB$/);
         const expected = compositionOf(data.one, 0, event);
         const legend = await legendOf(page);
         for (const [name, size] of expected) assert.equal(legend[name], size, name);

@@ -320,6 +320,16 @@ test("modules sum up what is live, level by level, with layers folded or not", (
     }
 });
 
+test("a block without an op has its role as its name in the tree of modules", async () => {
+    const nameless = await makeRun(["small"], 1000, ({ labels }) => labels.op.fill(0));
+    const { event } = nameless.run.peaks.allocated;
+    const names = layOut(makeModuleTree(nameless.page, [nameless.run], [liveSlowly(nameless.run, event)], true))
+        .filter(({ node }) => node.isOp)
+        .map(({ node }) => node.name);
+    assert.ok(names.includes("parameter") && names.includes("optimizer state"), names.join());
+    assert.ok(!names.includes("block") && !names.includes(""));
+});
+
 test("ticks of addresses differ, however small the view is", () => {
     for (let i = 0; i < 500; i++) {
         const step = 2 ** draw(36);
