@@ -38,8 +38,9 @@ export function opOrRoleText({ texts }, labels, label) {
  */
 export function opText({ texts }, labels, label) {
     const op = texts[labels.op[label]].replace(/^aten::_*/, "");
-    const parameter = texts[labels.span[label]];
     if (texts[labels.role[label]] !== "optimizer state") return op || UNKNOWN;
+    const path = texts[labels.span[label]];
+    const parameter = path.endsWith(`.${op}`) ? path.slice(0, -op.length - 1) : path;
     return `${op || "state"} of ${parameter || "an unknown parameter"}`;
 }
 

@@ -130,7 +130,7 @@ function mapTip(scene, hover) {
     const { texts } = scene.description;
     const { labels, blocks } = run;
     const label = blocks.label[block];
-    const words = [scene.colors[labels.color[label]].name, texts[labels.phase[label]], texts[labels.place[label]]];
+    const words = [scene.colors[labels.color[label]].name, texts[labels.phase[label]], texts[labels.span[label]]];
     return [tensorOpLineText(scene, block), words.filter((text) => text).join(" · ")];
 }
 

@@ -372,7 +372,8 @@ def test_an_optimizer_s_state_has_its_role_in_the_step_that_makes_it(dry):
         import torch
         model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, bias=False) for _ in range(2))).cuda()
         optimizer = torch.optim.Adam([{"params": layer.parameters()} for layer in model])
-        model(torch.ones(8, 2048, device="cuda")).sum().backward()
+        found = model(torch.ones(8, 2048, device="cuda"))
+        torch.nn.functional.cross_entropy(found, torch.zeros(8, dtype=torch.long, device="cuda")).backward()
         optimizer.step()
         """)
     said = subprocess.run([find_program(), "peak", "--json", "--trace", str(dry.trace)], capture_output=True, text=True, check=True)
@@ -380,6 +381,11 @@ def test_an_optimizer_s_state_has_its_role_in_the_step_that_makes_it(dry):
     roles = {row["role"]: row["allocated_bytes"] >> 20 for row in peak["rows"]}
     assert peak["allocated"]["phase"] == "optimizer"
     assert (roles["parameter"], roles["gradient"], roles["optimizer state"]) == (32, 32, 64)
+    labels = set(sqlite3.connect(dry.trace).execute(
+        "SELECT category, role, op, path FROM label JOIN span ON span.run = label.run AND span.id = span"))
+    assert ("Opt State", "optimizer state", "exp_avg", "Sequential.1.weight.exp_avg") in labels
+    assert ("Workspace", "workspace", "workspace", "cuBLAS") in labels
+    assert {category for category, _, op, _ in labels if "nll_loss" in op} == {"Loss"}
 
 
 def test_a_wrapper_is_no_part_of_a_module_s_path(dry):

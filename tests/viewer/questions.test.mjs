@@ -539,12 +539,12 @@ test("a view stays inside of its axis however it is moved", () => {
 });
 
 test("a block is told by its tensor, op and line, and what is not known as unknown", () => {
-    const texts = ["", "none", "fp32", "8192,50257", "aten::_log_softmax", "optimizer state", "exp_avg", "wte.weight", "/x/gpt2.py", "f"]; // prettier-ignore
+    const texts = ["", "none", "fp32", "8192,50257", "aten::_log_softmax", "optimizer state", "exp_avg", "wte.weight.exp_avg", "/x/gpt2.py", "f"]; // prettier-ignore
     const column = (...words) => words.map((word) => texts.indexOf(word));
     const labels = {
         role: column("", "", "optimizer state", "optimizer state", ""),
         op: column("", "aten::_log_softmax", "exp_avg", "", ""),
-        span: column("", "", "wte.weight", "", ""),
+        span: column("", "", "wte.weight.exp_avg", "", ""),
         dtype: column("none", "fp32", "fp32", "none", "fp32"),
         shape: column("", "8192,50257", "", "", ""),
     };

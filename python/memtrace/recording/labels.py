@@ -33,7 +33,7 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"(?i)embed|wte|wpe", "Embed"),
     (r"(?i)loss|criterion|entropy", "Loss"),
     (r"(?i)attention|attn", "Attn"),
-    (r"(?i)linear|lm_?head|conv|proj", "einsum"),
+    (r"(?i)linear|lm_?head(?!model)|conv|proj", "einsum"),
     (r"(?i)mlp|ffn|feed_?forward|swiglu", "FFN"),
     (r"(?i)block|layer|transformer|model", "Block"),
 )
@@ -414,9 +414,18 @@ class Labels:
         if self.known_state.get(optimizer) == count:
             return
         self.known_state[optimizer] = count
-        for state in optimizer.state.values():
-            for tensor in tensors_of(state):
-                self.relabel(tensor, self.state)
+        owners = self._owners()
+        for parameter, state in optimizer.state.items():
+            span, name = owners.get(id(parameter), (ROOT, ""))
+            for key, value in state.items() if isinstance(state, dict) else [("state", state)]:
+                for tensor in tensors_of(value):
+                    own = self._span(self._span(span, name, "Parameter"), str(key), str(key)) if name else ROOT
+                    self.relabel(tensor, self.state, own)
+
+    def _owners(self) -> dict[int, tuple[int, str]]:
+        """Returns by the id of each parameter of the watched modules the span of its module and its name there."""
+        return {id(parameter): (place.span, name) for place in self.places.values() if (module := place.module()) is not None
+                for name, parameter in module.named_parameters(recurse=False)}
 
     # ---- the end ----
 

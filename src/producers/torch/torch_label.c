@@ -229,6 +229,23 @@ static mt_role role_of(const struct mt_torch_label *label, const char *kind)
     }
 }
 
+/* True for an operator of a loss. Programs compute losses in modules of any kind, or in none. */
+static bool is_of_loss(const char *op)
+{
+    static const char *const names[] = {"log_softmax", "LogSoftmax", "_loss", "Loss", "cross_entropy", "CrossEntropy"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strstr(op, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* Returns the category of a label with that role: of what an operator of a loss computes, Loss. */
+static mt_category category_of(const struct mt_torch_label *label, mt_role role, const char *op)
+{
+    const bool is_computed = role == MT_ROLE_ACTIVATION || role == MT_ROLE_TEMPORARY;
+    return is_computed && label->operator_number > 0 && is_of_loss(op) ? MT_CATEGORY_LOSS : label->category;
+}
+
 /* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
 static mt_dtype dtype_of(int number)
 {
@@ -276,7 +293,7 @@ struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const stru
     const mt_role role = role_of(label, known.kind);
     if (label->operator_number > 0)
         known.kind = mt_torch_names_operator_name(names, label->operator_number);
-    struct mt_label made = {.category = label->category,
+    struct mt_label made = {.category = category_of(label, role, known.kind),
                             .role = role,
                             .role_source = MT_ROLE_SOURCE_OBSERVED,
                             .phase = label->phase,

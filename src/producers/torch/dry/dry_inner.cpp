@@ -183,6 +183,9 @@ void keep_workspace(int number, int64_t bytes)
         return;
     hold.unlock();
     c10::DataPtr taken = take_block(bytes);
+    /* It stays with the handle, whichever module asked first. */
+    memtrace_torch_relabel(taken.get(), memtrace_torch_span(0, "cuBLAS", "workspace"),
+                           memtrace_torch_category("Workspace"));
     hold.lock();
     all.kept.emplace(wanted, std::move(taken));
 }
