@@ -125,6 +125,36 @@ static void the_limits_of_a_file_follow_from_its_size(void **state)
     assert_int_equal(mt_whole_file_limits(&file).bytes, 2048 * mib);
 }
 
+static void expect_number(const struct mt_value *dict, const char *key, int64_t expected)
+{
+    int64_t number = -1;
+    assert_true(mt_value_integer(mt_value_find(dict, key), &number));
+    assert_int_equal(number, expected);
+}
+
+/* [{"a": 1, "b": 2, "c": 3}, {"a": 4, "b": 5, "c": 6}], and then ["d"] = 7 of the second. */
+static void dicts_share_their_keys_until_one_gets_more(void **state)
+{
+    (void)state;
+    static const char pickle[] = "\x80\x02](}(X\1\0\0\0aK\1X\1\0\0\0bK\2X\1\0\0\0cK\3u"
+                                 "}(X\1\0\0\0aK\4X\1\0\0\0bK\5X\1\0\0\0cK\6uX\1\0\0\0dK\7se.";
+    struct mt_value_store *store;
+    struct mt_value value;
+    assert_int_equal(read_bytes((const unsigned char *)pickle, sizeof pickle - 1, &store, &value), MT_OK);
+    const struct mt_value *shared = mt_value_at(&value, 0), *own = mt_value_at(&value, 1);
+    assert_non_null(shared->items->keys);
+    assert_null(own->items->keys);
+    expect_number(shared, "a", 1), expect_number(shared, "c", 3);
+    expect_number(own, "a", 4), expect_number(own, "c", 6), expect_number(own, "d", 7);
+    assert_int_equal(mt_value_count(shared), 3);
+    assert_int_equal(mt_value_count(own), 4);
+    assert_int_equal(mt_value_find(shared, "d")->kind, MT_VALUE_NONE);
+    assert_string_equal(mt_value_text(mt_value_key_at(own, 3)), "d");
+    assert_int_equal(mt_value_key_at(shared, 3)->kind, MT_VALUE_NONE);
+    assert_int_equal(mt_value_value_at(own, 4)->kind, MT_VALUE_NONE);
+    mt_value_store_destroy(store);
+}
+
 static void for_each_small(void (*check)(const struct mt_whole_file *file))
 {
     for (int protocol = 2; protocol <= 5; protocol++) {
@@ -411,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_limits_of_a_file_follow_from_its_size),
+        cmocka_unit_test(dicts_share_their_keys_until_one_gets_more),
         cmocka_unit_test(pickles_of_python_say_what_its_json_says),
         cmocka_unit_test(what_a_pickle_shares_is_shared),
         cmocka_unit_test(keys_are_found_wherever_they_are),
