@@ -98,6 +98,7 @@ function refusalText(scene, number) {
         return make(
             "p",
             {},
+            ...(scene.refusals[number] ? [] : [make("span", { class: "alarm" }, "Out of memory: ")]),
             `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated` +
                 `${where}${line ? ` at ${line}` : ""} on ${run.info.device}. `,
             make(

@@ -18,7 +18,7 @@ import { runName } from "./where.js";
 const CARD_ROLES = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
 const OTHER_ROLES = "other";
 
-/** The part of the scale below which the key under a bar leaves a part out. */
+/** The share of what is held below which the key under a bar leaves a part out. */
 const LEAST_IN_KEY = 0.002;
 
 /**
@@ -96,16 +96,16 @@ function sumOf(parts) {
 /**
  * Makes the list of parts below a bar, after the name of its run if there are two.
  * @param {MemoryPart[]} parts
- * @param {number} scale
  * @param {string} name
  */
-function makeBarKey(parts, scale, name) {
+function makeBarKey(parts, name) {
+    const held = sumOf(parts.filter((part) => part.name !== "free"));
     return make(
         "ul",
         { class: "card-key" },
         ...(name ? [make("li", { class: "size" }, name)] : []),
         ...parts
-            .filter(({ bytes }) => bytes > scale * LEAST_IN_KEY)
+            .filter(({ bytes }) => bytes > held * LEAST_IN_KEY)
             .map((part) =>
                 make(
                     "li",
@@ -137,7 +137,7 @@ export function cardBars(scene) {
     if (scale === 0) return [];
     return all.flatMap(({ name, parts, refused }) => [
         makeMemoryBar(parts, refused, scale),
-        makeBarKey([...parts, { name: "refused", bytes: refused }], scale, name),
+        makeBarKey([...parts, { name: "refused", bytes: refused }], name),
     ]);
 }
 

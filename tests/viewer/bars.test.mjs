@@ -125,14 +125,15 @@ test("bars are selected by keys, which tell them and zoom to them", () =>
         assert.equal(await page.locator("#bar").isVisible(), false);
     }));
 
-test("spans have five rows, or as many as they are deep", () =>
+test("spans have one row, or as many as they are deep", () =>
     withPage("deep", {}, async (page) => {
         const height = async () => (await page.locator("#bars").boundingBox()).height;
         const few = await height();
         assert.equal(await page.textContent("#depths"), "all 8 rows of spans");
         await page.click("#depths");
         await settle(page);
-        assert.equal(await height(), few + 3 * 15);
+        assert.equal(await height(), few + 7 * 15);
+        assert.equal(await page.textContent("#depths"), "one row of spans");
         await page.waitForFunction(() => location.hash.includes("spans=all"));
         await press(page, "b");
         assert.equal(await height(), few);

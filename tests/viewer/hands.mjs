@@ -33,8 +33,9 @@ export async function press(page, ...keys) {
     await settle(page);
 }
 
-/** Returns a point of a chart, by fractions of the box between its margins (plot.js). */
+/** Returns a point of a chart, by fractions of the box between its margins (plot.js); scrolls to a chart that is not in view. */
 export async function pointOf(page, selector, x, y) {
+    await page.locator(selector).evaluate((chart) => chart.scrollIntoView({ block: "nearest" }));
     const box = await page.locator(selector).boundingBox();
     return [box.x + 78 + x * (box.width - 90), box.y + y * box.height];
 }

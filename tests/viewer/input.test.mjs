@@ -45,7 +45,7 @@ const spanOf = ({ from, to }) => to - from;
 
 test("a tap shows what a pointer at rest does, and leaves it there", () =>
     withPage({}, async (page) => {
-        const [x, y] = await pointOf(page, "#map", 0.5, 0.9);
+        const [x, y] = await pointOf(page, "#map", 0.5, 0.97);
         await finger(page, "pointerdown", "#map", 1, x, y);
         await finger(page, "pointerup", "#map", 1, x, y);
         await finger(page, "pointerleave", "#charts", 1, x, y);
@@ -124,7 +124,7 @@ test("wheels that count in lines or pages, and a trackpad's pinch, zoom and move
 
 test("the wheel scrolls the page beside the charts, where all is shown, and as long as it goes on", () =>
     withPage({ height: 500 }, async (page) => {
-        const scrolled = () => page.evaluate(() => document.querySelector("main").scrollTop);
+        const scrolled = () => page.evaluate(() => document.scrollingElement.scrollTop);
         const turn = async (point, by, waitMs = 300) => {
             await page.waitForTimeout(waitMs);
             await page.mouse.move(...point);
@@ -422,6 +422,7 @@ test("the peak of a role alone is what p tells", () =>
 
 /** Chooses a format of "Save as", and returns the file's bytes. */
 async function save(page, format) {
+    await page.click("#menu-button");
     const [download] = await Promise.all([page.waitForEvent("download"), page.selectOption("#save", format)]);
     assert.equal(download.suggestedFilename(), `memtrace.${format.toLowerCase()}`);
     return readFileSync(await download.path());

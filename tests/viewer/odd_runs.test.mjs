@@ -30,7 +30,7 @@ test("a run of one block, whose peak is its last event, shows it", () =>
         "one-block",
         (recording) => recording.alloc(3 * MIB, { ...LABEL, category: "Param" }),
         async (page) => {
-            assert.match(await page.textContent("#answer"), /^3\.00 MiB allocated at the peak/);
+            assert.match(await page.textContent("#answer"), /^Peak: 3\.00 MiB.*3\.00 MiB allocated at the peak/);
             assert.equal(await page.textContent("#live-title"), "1 block live, largest first");
             await page.mouse.move(...(await pointOf(page, "#area-0", 0.9999, 0.5)));
             assert.match(await page.textContent("#tip"), /^3\.00 MiB allocated/);

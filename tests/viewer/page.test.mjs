@@ -121,8 +121,10 @@ test("the live list is a table, largest first, of every block that is live", () 
 
 test("the strip tells what is under the pointer, selects it, and draws what was refused", () =>
     withPage("oom", {}, async (page) => {
+        await press(page, "p");
         const sums = await page.textContent("#allocator-text");
         assert.match(sums, /^[\d.]+ .iB in \d+ segments; [\d.]+ .?i?B free in /);
+        await page.locator("#strip").scrollIntoViewIfNeeded();
         const strip = await page.locator("#strip").boundingBox();
         await page.mouse.move(strip.x + 100, strip.y + 10);
         assert.match(await page.textContent("#allocator-text"), /^[\d.]+ .iB {2}\w/);
@@ -140,6 +142,7 @@ test("the strip tells what is under the pointer, selects it, and draws what was 
 
 test("the call stack of a block begins with the program's own line, and can be copied as a whole", () =>
     withPage("oom", {}, async (page) => {
+        await press(page, "p");
         await page.locator("#live .group button:not(.fold)").first().click();
         await settle(page);
         assert.equal(await page.textContent("#stack-line"), "/home/me/train.py:42 in <module>");
@@ -297,8 +300,45 @@ test("steps are numbered at any count, and two numbers never touch", () =>
         written.slice(1).forEach(([text, left], i) => assert.ok(left > written[i][2], `${written[i][0]} and ${text}`));
     }));
 
+test("a click on the area selects the block that is there, f zooms to it, and m measures its life", () =>
+    withPage("one", {}, async (page) => {
+        const { tables, info } = data.one.runs[0];
+        await clickAt(page, "#area-0", 0.8, 0.97);
+        const { selected, moments } = await numbers(page);
+        assert.ok(selected >= 0);
+        const { alloc, life, label } = tables.blocks;
+        const free = life[selected] === 0 ? info.event_count : alloc[selected] + life[selected];
+        assert.ok(alloc[selected] <= moments[0] && moments[0] < free);
+        assert.equal(data.one.categories[tables.labels.category[label[selected]]], "Param", "the lowest of the stack");
+        await clickAt(page, "#map", 0.6, 0.6);
+        await press(page, "f");
+        const view = await numbers(page);
+        const block = view.selected;
+        const end = life[block] === 0 ? info.event_count : alloc[block] + life[block];
+        assert.ok(view.from <= tables.events.time[alloc[block]] && view.low < view.high);
+        assert.ok(end === info.event_count || view.to >= tables.events.time[end]);
+        await press(page, "m");
+        assert.match(await page.textContent("#measure"), /allocations, of which/);
+        const [box, chart] = await Promise.all(["#measure", "#area-0"].map((id) => page.locator(id).boundingBox()));
+        assert.ok(box.y > chart.y && box.y + box.height < chart.y + chart.height, "where it was drawn");
+        await clickAt(page, "#area-0", 0.02, 0.02);
+        assert.equal((await numbers(page)).selected, -1, "above the curve is no block");
+    }));
+
+test("a page of a run out of memory opens at the refusal", () =>
+    withPage("oom", {}, async (page) => {
+        const { event } = data.oom.runs[0].tables.marks;
+        assert.equal((await numbers(page)).moments[0], event.at(-1));
+        assert.equal(await page.textContent("#moment-title"), "At the refusal");
+        assert.match(await page.textContent("#allocator-text"), /was refused$/);
+        assert.ok((await page.textContent(".card-key")).includes("refused 128.00 MiB"));
+        await page.waitForTimeout(250);
+        assert.ok(!page.url().includes("at="));
+    }));
+
 test("the minimap moves the view", () =>
     withPage("one", {}, async (page) => {
+        assert.equal(await page.isVisible("#minimap"), false, "only of a part is the whole shown");
         await press(page, "w", "w", "w", "w", "w", "w");
         await clickAt(page, "#minimap", 0.9, 0.5);
         const { from, to, length } = await numbers(page);
@@ -540,15 +580,30 @@ test("copy as command gives the command for what is shown", () =>
             await page.evaluate(() => {
                 document.getElementById("said").textContent = "";
             });
+            await page.click("#menu-button");
             await page.click("#copy");
+            assert.equal(await page.isVisible("#menu"), false);
             await page.waitForFunction(() => document.getElementById("said").textContent !== "");
             const shown = await page.textContent("#command-text");
             assert.equal(await page.evaluate(() => navigator.clipboard.readText()), shown);
             return shown;
         };
-        assert.equal(await copied(), "memtrace peak --run 1");
-        await clickAt(page, "#area-0", 0.8, 0.5);
-        assert.match(await copied(), /^memtrace sql 'SELECT category, .* BETWEEN 1 AND \d+ .*' --run 1$/);
+        const top = async () => (await page.locator("#charts").boundingBox()).y;
+        const before = await top();
+        assert.equal(await copied(), "memtrace peak --run 1 --trace memtrace.db");
+        assert.equal(await top(), before, "it pushes nothing down");
+        await press(page, ".");
+        assert.match(await copied(), /^memtrace sql 'SELECT category, .* BETWEEN 1 AND \d+ .*' --run 1 --trace /);
+        await press(page, "p");
+        await page.click('#legend button:has-text("Softmax")');
+        assert.match(await copied(), /^memtrace top --category Softmax --at peak --run 1 /);
+        await press(page, "Escape");
+        await page.focus("#bars");
+        await press(page, "ArrowRight");
+        assert.match(await copied(), /^memtrace events --step \d+ --run 1 /);
+        await press(page, "m");
+        assert.match(await page.textContent("#measure"), /allocations, of which/);
+        await press(page, "Escape");
         await clickAt(page, "#map", 0.6, 0.97);
         const { selected } = await numbers(page);
         assert.match(await copied(), new RegExp(`event.id = ${data.one.runs[0].tables.blocks.alloc[selected] + 1} OR`));
@@ -601,7 +656,7 @@ test("two runs are compared: both areas, the difference, and each at its own pea
         const state = await numbers(page);
         assert.equal(state.axis, "phase");
         assert.deepEqual(state.moments, [first.event, second.event]);
-        assert.match(await page.textContent("#answer"), /lower than baseline .*−/);
+        assert.match(await page.textContent("#answer"), /lower than baseline.*−/s);
         assert.equal(await page.locator("#areas canvas").count(), 3);
         const cells = await page
             .locator("#moment-sizes tr:nth-child(2) td")
@@ -615,15 +670,15 @@ test("two runs are compared: both areas, the difference, and each at its own pea
         assert.match(await page.textContent("#bars-title"), / of autocast$/);
         assert.match(await page.textContent("#map-title"), /^Addresses of autocast:/);
         assert.equal(Number((await numbers(page)).high) > 0, true);
-        await page.click("#copy");
-        assert.equal(await page.textContent("#command-text"), "memtrace diff 1 2");
+        await press(page, "c");
+        assert.equal(await page.textContent("#command-text"), "memtrace diff 1 2 --trace memtrace.db");
     }));
 
 test("a run that ended out of memory says what could not be had, and where", () =>
     withPage("oom", {}, async (page) => {
         assert.match(
             await page.textContent("#answer"),
-            /Out of memory: 128\.00 MiB for Softmax \(softmax\.div\) could not be allocated in step 2, forward, model\.layers\.31\.attn on /,
+            /^Out of memory: 128\.00 MiB refused.*128\.00 MiB for Softmax \(softmax\.div\) could not be allocated in step 2, forward, model\.layers\.31\.attn on /s,
         );
     }));
 

@@ -101,6 +101,8 @@ test("the sums of the 2.7B model are those of memtrace peak", { skip }, () =>
 
 test("of a run out of memory, too, and what could not be had is said", { skip }, () =>
     withPage("oom", async (page) => {
+        await page.keyboard.press("p");
+        await settle(page);
         await expectPeak(page, ask(started.folder, "peak", "--run", "oom"));
         const [refused] = ask(
             started.folder,
@@ -112,43 +114,79 @@ test("of a run out of memory, too, and what could not be had is said", { skip },
         ).rows;
         assert.ok(refused, "there is one");
         const answer = await page.textContent("#answer");
-        assert.match(answer, /^Out of memory: .* could not be allocated/);
+        assert.match(answer, /^Out of memory: .* short.* could not be allocated/s);
         for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
     }),
 );
 
+for (const [width, height] of [
+    [1440, 900],
+    [1024, 768],
+    [390, 844],
+])
+    test(`at ${width}x${height} the verdict and the first remedy are on the first screen`, { skip }, async () => {
+        for (const name of ["oom", "baseline"])
+            await withPage(
+                name,
+                async (page) => {
+                    const bottom = async (selector) => {
+                        const box = await page.locator(selector).boundingBox();
+                        return box.y + box.height;
+                    };
+                    for (const selector of ["#verdict-title", "#remedy", ...(name === "oom" ? ["#verdict"] : [])])
+                        assert.ok((await bottom(selector)) <= height, `${name}: ${selector}`);
+                    const blank = await page.evaluate(() => {
+                        const parts = [...document.querySelectorAll("main, aside, #live-blocks")];
+                        const end = Math.max(...parts.map((part) => part.getBoundingClientRect().bottom));
+                        return document.documentElement.scrollHeight - end - window.scrollY;
+                    });
+                    assert.ok(blank < 20, `${name}: ${blank} pixels below the content`);
+                },
+                { width, height },
+            );
+    });
+
 test("what memtrace oom found is beside the picture, and a change that is pressed is drawn", { skip }, () =>
     withPage("oom", async (page) => {
         const { memory, verdict, changes } = ask(started.folder, "oom", "--run", "oom");
-        assert.equal(await page.textContent("#verdict"), `${sizeText(memory.short_bytes)} short. ${verdict}`);
-        const buttons = page.locator("#changes button");
+        assert.equal(await page.textContent("#verdict-title"), `Out of memory: ${sizeText(memory.short_bytes)} short`);
+        assert.equal(await page.textContent("#verdict"), verdict);
         assert.ok(changes.length > 0, "some change suffices");
+        assert.equal(await page.textContent("#remedy-line"), changes[0].command ?? changes[0].hint);
+        const buttons = page.locator("#changes .change");
+        await page.click("#all-changes", { timeout: 500 }).catch(() => {});
         assert.equal(await buttons.count(), changes.length);
-        for (const [i, change] of changes.entries()) {
+        const sorted = changes.toSorted((a, b) => a.reserved_bytes - b.reserved_bytes);
+        for (const [i, change] of sorted.entries()) {
             const text = await buttons.nth(i).textContent();
-            assert.ok(text.includes(change.change), text);
-            assert.ok(text.includes(`${sizeText(change.reserved_bytes)} reserved`), text);
+            assert.ok(text.includes(`→ ${sizeText(change.reserved_bytes)} reserved`), text);
             assert.ok(text.endsWith(`, ${sizeText(change.room_bytes)} to spare`), text);
         }
         const before = await page.locator("#area-0").screenshot();
         await buttons.first().click();
         await settle(page);
         assert.notDeepEqual(await page.locator("#area-0").screenshot(), before);
-        assert.equal(await page.textContent("#what-if-line"), changes[0].command ?? changes[0].hint);
+        assert.match(await page.textContent("#area-title-0"), /; blue: reserved with /);
+        assert.equal(await page.textContent("#what-if-line"), sorted[0].command ?? sorted[0].hint);
         await page.waitForTimeout(250);
         const hash = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("if"));
-        assert.equal(hash, changes[0].change);
+        assert.equal(hash, sorted[0].change);
     }),
 );
 
 test("the changes that memtrace advise checked have their peaks, on any card", { skip }, () =>
     withPage("baseline", async (page) => {
         const { simulated, findings, replayed } = ask(started.folder, "advise", "--run", "baseline");
-        const peaks = [...simulated.map(({ peak }) => peak), ...findings.map((finding) => finding.replayed)];
-        const texts = await page.locator("#changes .faint").allTextContents();
+        const before = replayed.reserved_bytes;
+        const peaks = [...simulated.map(({ peak }) => peak), ...findings.map((finding) => finding.replayed)]
+            .map((peak) => Math.max(peak.reserved_bytes, peak.allocated_bytes))
+            .filter((bytes) => bytes < before)
+            .sort((a, b) => a - b);
+        await page.click("#all-changes");
+        const texts = await page.locator("#changes .sizes").allTextContents();
         assert.equal(texts.length, peaks.length);
         for (const [i, text] of texts.entries())
-            assert.ok(text.startsWith(`${sizeText(peaks[i].reserved_bytes)} reserved`), text);
+            assert.ok(text.startsWith(`${sizeText(before)} → ${sizeText(peaks[i])} reserved`), text);
         const card = ask(started.folder, "cards").rows.find(({ name }) => name === "rtx4090");
         const capacity = card.memory_bytes - card.context_bytes;
         await page.selectOption("#card", "rtx4090");
@@ -180,8 +218,6 @@ test("the page of two runs says what memtrace diff says", { skip }, () =>
 test("the holes at the moment of the refusal are those of memtrace oom", { skip }, () =>
     withPage("oom", async (page) => {
         const { asked, memory } = ask(started.folder, "oom", "--run", "oom");
-        await page.click("#answer button");
-        await settle(page);
         const text = await page.textContent("#allocator-text");
         assert.ok(text.startsWith(`${sizeText(memory.reserved_bytes)} in `), text);
         assert.ok(text.includes(`${sizeText(memory.hole_bytes)} free in ${memory.hole_count} holes`), text);
@@ -245,7 +281,7 @@ test("a million allocations are shown, and sum up", { skip }, async () => {
 
 /** Runs the command that "Copy as command" copies. */
 async function answerOf(page) {
-    await page.click("#copy");
+    await page.keyboard.press("c");
     const command = await page.textContent("#command-text");
     assert.match(command, /^memtrace /);
     return execFileSync("sh", ["-c", command.replace("memtrace", () => `'${MEMTRACE}'`)], {
