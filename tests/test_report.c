@@ -27,6 +27,18 @@ static void what_is_absent_is_hinted_at(void **state)
     json_decref(page);
 }
 
+static void forward_passes_may_keep_their_output(void **state)
+{
+    (void)state;
+    static const char hint[] = ": `memtrace run --mode fwd --keep-output on`";
+    run(TINY "--seq 8");
+    assert_null(strstr(MEMTRACE("report")->out, hint));
+    run(TINY "--seq 8 --mode fwd");
+    assert_says(MEMTRACE("report")->out, hint);
+    run(TINY "--seq 8 --mode fwd --keep-output on");
+    assert_null(strstr(MEMTRACE("report")->out, hint));
+}
+
 static void warm_up_is_compared(void **state)
 {
     (void)state;
@@ -291,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_absent_is_hinted_at),
+        TEST(forward_passes_may_keep_their_output),
         TEST(warm_up_is_compared),
         TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
         TEST(out_of_memory_is_a_row),

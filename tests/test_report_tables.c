@@ -254,7 +254,7 @@ static void published_figures_stand_beside_ours(void **state)
     assert_int_equal(cell_bytes(table, 0, "reserved"), INT64_C(19883098112));
     assert_int_equal(cell_bytes(table, 0, "difference"), 0);
     json_t *hints = json_object_get(section_of(page, "peaks"), "hints");
-    assert_int_equal(json_array_size(hints), 1);
+    assert_int_equal(json_array_size(hints), 2);
     assert_says(text_of(json_array_get(hints, 0), "reason"), "1 of the 6 published");
     assert_says(text_of(json_array_get(hints, 0), "command"), "report --study --trace memtrace.db");
     json_decref(page);

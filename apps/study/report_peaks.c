@@ -326,11 +326,26 @@ static void find_highest(struct mt_report *report)
     mt_text_release(&shares);
 }
 
+/* Names the option that published forward passes may need, unless a run has it. */
+static void hint_at_kept_output(struct mt_report *report)
+{
+    bool has_forward = false, keeps = false;
+    for (size_t i = 0; i < report->run_count; i++) {
+        has_forward = has_forward || strcmp(report->runs[i].mode, "fwd") == 0;
+        keeps = keeps || strcmp(mt_settings_value(&report->runs[i].settings, "keep_output"), "on") == 0;
+    }
+    if (has_forward && !keeps)
+        mt_page_hint(report->page, report->remedies[MT_LACKS_KEPT_OUTPUT],
+                     "A loop that keeps its last output, as logits = model(x) does, has two graphs at the peak of a "
+                     "forward pass");
+}
+
 mt_status mt_report_peaks(struct mt_report *report)
 {
     mt_page_section(report->page, "peaks", "Peaks in fp32");
     find_highest(report);
     mt_report_peak_tables(report, MT_REPORT_FP32);
+    hint_at_kept_output(report);
     add_refusals(report);
     say_narrow_fits(report);
     return MT_OK;

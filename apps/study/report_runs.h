@@ -46,6 +46,7 @@ typedef enum mt_report_lack {
     MT_LACKS_PUBLISHED, /* some of the published configurations */
     MT_LACKS_WARMUP,
     MT_LACKS_IMPLEMENTATIONS, /* fused runs beside eager ones */
+    MT_LACKS_KEPT_OUTPUT,     /* forward passes that keep their output */
     MT_REPORT_LACK_COUNT
 } mt_report_lack;
 
