@@ -85,8 +85,9 @@ class Page:
     def _repr_html_(self) -> str:
         # A document without an address of its own has the notebook's as its base, where it may not write its fragment.
         inside = html.escape(self.html.replace("<head>", '<head><base href="about:srcdoc">', 1))
+        # In a sandbox, the page can't reach the notebook.
         return (f'<iframe srcdoc="{inside}" width="100%" height="{self.height}" style="border:0" '
-                f'title="memory over time"></iframe>')
+                f'sandbox="allow-scripts allow-downloads" title="memory over time"></iframe>')
 
 
 def bar_page(title: str, parts: Sequence[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> str:

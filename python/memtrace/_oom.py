@@ -60,7 +60,8 @@ class Oom:
         place = f" at {self.span}" if self.span else ""
         when = "before the first step" if self.step < 0 else f"in {self.phase} of step {self.step}"
         short = "" if self.short_bytes is None else f"; {in_words(self.short_bytes)} short"
-        return (f"Out of memory: run {self.run} asked for {in_words(self.requested_bytes)} of {self.category} ({self.op})"
+        what = f"{self.category} ({self.op})" if self.op else self.category
+        return (f"Out of memory: run {self.run} asked for {in_words(self.requested_bytes)} of {what or 'memory'}"
                 f"{place}, {when}{short}")
 
     def __str__(self) -> str:
