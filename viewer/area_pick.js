@@ -19,7 +19,7 @@ export function columnUnder({ bytes: heights }, part, bytes, scale) {
 }
 
 /**
- * Returns the category of the stack at a height of a column, and the height above its lower edge; null: none.
+ * Returns the colour of the stack at a height of a column, and the height above its lower edge; null: none.
  * @param {AreaColumns} columns
  * @param {number[]} stack
  * @param {number} column
@@ -27,16 +27,16 @@ export function columnUnder({ bytes: heights }, part, bytes, scale) {
  */
 function bandUnder({ compositions }, stack, column, bytes) {
     let below = 0;
-    for (const category of stack) {
-        const high = compositions[column * stack.length + category];
-        if (bytes <= below + high && high > 0) return { category, above: bytes - below };
+    for (const color of stack) {
+        const high = compositions[column * stack.length + color];
+        if (bytes <= below + high && high > 0) return { color, above: bytes - below };
         below += high;
     }
     return null;
 }
 
 /**
- * Returns the block at a height of a column: within a category, blocks that live longest are lowest, so the spike is on top.
+ * Returns the block at a height of a column: within a colour, blocks that live longest are lowest, so the spike is on top.
  * -1: none.
  * @param {Scene} scene
  * @param {number} number
@@ -52,7 +52,7 @@ export function blockUnder(scene, number, columns, column, bytes) {
     const life = (block) => blocks.free[block] - blocks.alloc[block];
     let below = 0;
     for (const block of shownBlocks(scene, number, columns.moments[column])
-        .filter((each) => labels.category[blocks.label[each]] === band.category)
+        .filter((each) => labels.color[blocks.label[each]] === band.color)
         .sort((a, b) => life(b) - life(a) || a - b)) {
         below += sizes.block[blocks.size[block]];
         if (below >= band.above) return block;

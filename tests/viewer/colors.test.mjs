@@ -118,6 +118,8 @@ const textOf = (path) => readFileSync(new URL(`../../${path}`, import.meta.url),
 test("the five plain roles have the same colours in the notebook, and the report has three of them", () => {
     const plain = palettes.roles.filter(({ hatch }) => !hatch);
     assert.equal(plain.length, 5);
+    for (const { name, css: hex } of plain)
+        assert.deepEqual(both(name.replace(" ", "-")), [hex], "of the card, in page.css");
     const notebook = textOf("python/memtrace/_html.py");
     for (const { name, css: hex } of palettes.roles) assert.ok(notebook.includes(`"${name}": "${hex}"`), name);
     const report = [...textOf("src/answer/report.css").matchAll(/^\.[abc] \{ fill: (#[0-9a-f]{6})/gm)].map(
