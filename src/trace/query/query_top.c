@@ -9,18 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows, added by falling size and merged if they are alike.
- * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last, no two of them alike. */
+/* Rows, added by falling size. Those that are alike are merged once all of their size are there: comparing each with each takes
+ * seconds for 100,000 different ones.
+ * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last; of the others no two are alike. */
 struct ranking {
     struct mt_top_row *rows;
     size_t count, size_begin;
 };
 
-/* Texts are kept, so equal ones have equal pointers. */
-static bool are_alike(const struct mt_top_row *a, const struct mt_top_row *b)
+/* Orders rows of one size so that those that are alike are together. Texts are kept, so equal ones have equal pointers. */
+static int compare_texts(const void *left, const void *right)
 {
-    return a->op == b->op && a->span == b->span && a->category == b->category && a->phase == b->phase &&
-           a->role == b->role && a->dtype == b->dtype && a->shape == b->shape;
+    const struct mt_top_row *a = left, *b = right;
+    const char *const of_a[] = {a->op, a->span, a->category, a->phase, a->role, a->dtype, a->shape};
+    const char *const of_b[] = {b->op, b->span, b->category, b->phase, b->role, b->dtype, b->shape};
+    int order = 0;
+    for (size_t i = 0; i < sizeof of_a / sizeof of_a[0] && order == 0; i++)
+        order = MT_COMPARE((uintptr_t)of_a[i], (uintptr_t)of_b[i]);
+    return order;
 }
 
 /* By falling size, then falling count, then first event. */
@@ -52,23 +58,38 @@ static void ranking_append(struct ranking *ranking, const struct mt_top_row *row
     *MT_HOST_ADD(ranking->rows, ranking->count) = *row;
 }
 
-static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)
+static void add_alike(struct mt_top_row *row, const struct mt_top_row *other)
 {
-    struct mt_top_row merged = *row;
-    merged.span = mt_query_place(trace, row->span);
-    if (ranking->count > 0 && ranking->rows[ranking->count - 1].bytes != row->bytes)
+    row->count += other->count;
+    row->total_bytes += other->total_bytes;
+    row->event = other->event < row->event ? other->event : row->event;
+}
+
+/* Merges the rows of the last size. The next row is of another one. */
+static void ranking_end_size(struct ranking *ranking)
+{
+    const size_t added = ranking->count - ranking->size_begin;
+    size_t merged = 0;
+    if (added < 2) {
         ranking->size_begin = ranking->count;
-    assert(ranking->size_begin <= ranking->count);
-    for (size_t i = ranking->size_begin; i < ranking->count; i++) {
-        struct mt_top_row *other = &ranking->rows[i];
-        if (!are_alike(other, &merged))
-            continue;
-        other->count += merged.count;
-        other->total_bytes += merged.total_bytes;
-        other->event = merged.event < other->event ? merged.event : other->event;
         return;
     }
-    ranking_append(ranking, &merged);
+    struct mt_top_row *rows = ranking->rows + ranking->size_begin;
+    qsort(rows, added, sizeof *rows, compare_texts);
+    for (size_t i = 0; i < added; i++) {
+        if (merged > 0 && compare_texts(&rows[merged - 1], &rows[i]) == 0)
+            add_alike(&rows[merged - 1], &rows[i]);
+        else
+            rows[merged++] = rows[i];
+    }
+    ranking->count = ranking->size_begin += merged;
+}
+
+static void ranking_add(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)
+{
+    struct mt_top_row placed = *row;
+    placed.span = mt_query_place(trace, row->span);
+    ranking_append(ranking, &placed);
 }
 
 static void ranking_finish(struct ranking *ranking, mt_top_order order, size_t limit)
@@ -267,13 +288,17 @@ static bool take_row(void *context, const struct mt_top_row *row)
 {
     struct rank *rank = context;
     struct ranking *ranking = &rank->ranking;
-    if (rank->choice->order == MT_TOP_BY_SINGLE && ranking->count > 0 && ranking->count >= rank->limit &&
-        ranking->rows[ranking->count - 1].bytes != row->bytes)
-        return false;
-    if (rank->choice->grouping == MT_TOP_EACH)
-        ranking_append(ranking, row);
+    const bool is_merged = rank->choice->grouping != MT_TOP_EACH;
+    if (ranking->count > 0 && ranking->rows[ranking->count - 1].bytes != row->bytes) {
+        if (is_merged)
+            ranking_end_size(ranking);
+        if (rank->choice->order == MT_TOP_BY_SINGLE && ranking->count >= rank->limit)
+            return false;
+    }
+    if (is_merged)
+        ranking_add(rank->trace, ranking, row);
     else
-        ranking_merge(rank->trace, ranking, row);
+        ranking_append(ranking, row);
     return true;
 }
 
@@ -326,6 +351,8 @@ mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const s
     mt_status status = is_whole_run && choice->grouping == MT_TOP_EACH
                            ? rank_each(trace, run, choice, limit, ranking)
                            : mt_query_top_visit(trace, run, choice, &(struct mt_top_visitor){&rank, take_row});
+    if (choice->grouping != MT_TOP_EACH)
+        ranking_end_size(ranking);
     ranking_finish(ranking, choice->order, limit);
     MT_THEN(status, add_steps(trace, run, ranking));
     if (status == MT_OK && choice->grouping == MT_TOP_EACH)
