@@ -25,6 +25,7 @@ static struct outside {
     uint64_t totals[MT_TORCH_MOST_CARDS][MOST_HOLDERS], stored[MT_TORCH_MOST_CARDS][MOST_HOLDERS];
 } outside;
 
+/* Set before PyTorch reports anything, and the same for each watch of a process: reports read it without a lock. */
 static struct memtrace_torch_abi abi;
 
 /* The thread's last block, until PyTorch reports it. Its label, span and stack are numbers of its card's trace. */
@@ -268,7 +269,8 @@ void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested
 int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *trace_path, const char *name)
 {
     MT_TRY(mt_torch_begin_watching(trace_path, name));
-    abi = *given;
+    if (memcmp(&abi, given, sizeof abi) != 0)
+        abi = *given;
     mt_lock_take(&outside.lock);
     memset(outside.stored, 0, sizeof outside.stored); /* in the new traces */
     for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
