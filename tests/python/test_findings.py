@@ -31,8 +31,9 @@ net.load_state_dict(state)
 average = copy.deepcopy(net)
 optimizer = torch.optim.SGD(net.parameters())
 for _ in range(4):
-    x = torch.randn(512, 1024, device="cuda")
-    loss = F.cross_entropy(net(x), torch.randint(8192, (512,), device="cuda"))
+    x = torch.randn(4096, 1024, device="cuda")
+    logits = net(x)
+    loss = F.cross_entropy(logits, torch.randint(8192, (4096,), device="cuda"))
     loss.backward()
     optimizer.step()
     with torch.no_grad():
@@ -125,6 +126,8 @@ def test_memory_that_no_step_reads_is_found_with_its_line(tmp_path):
     assert weights <= checkpoint["bytes"] < 1.01 * weights and "del the variable" in checkpoint["hint"]
     average = found["idle between uses", line_of(IDLE, "copy.deepcopy")]
     assert 48 * MIB <= average["bytes"] < weights and "on the host" in average["hint"]
+    logits = found["late free", line_of(IDLE, "return self.last")]
+    assert logits["saved_bytes"] == 128 * MIB and logits["hint"] == checkpoint["hint"]
     head = found["late free", line_of(IDLE, "net = Net().cuda()")]
     assert 16 * MIB <= head["bytes"] < 17 * MIB and "no step" in head["hint"]
     assert answer["knows_uses"] and ("checkpoint on the card", "map_location") in {

@@ -206,6 +206,13 @@ static bool is_useful(const struct mt_window *window, size_t index)
     return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
 }
 
+/* True of what a step of a PyTorch program computes and a variable keeps, such as logits. Of the last step, too, it is no result. */
+static bool is_output_of_step(const struct mt_window *window, size_t index)
+{
+    return is_of_pytorch(window) && mt_window_step_of(window, block_at(window, index)->alloc_event) != MT_NO_STEP &&
+           (has_role(window, index, MT_ROLE_ACTIVATION) || has_role(window, index, MT_ROLE_TEMPORARY));
+}
+
 /* True of a block of a PyTorch program that goes soon after its last use, as autograd frees what its next function has read. */
 static bool is_freed_soon(const struct mt_window *window, size_t index)
 {
@@ -216,7 +223,7 @@ static bool is_freed_soon(const struct mt_window *window, size_t index)
 
 void mt_cut_late_free(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    const bool is_result = mt_window_is_result(window, block_at(window, index));
+    const bool is_result = mt_window_is_result(window, block_at(window, index)) && !is_output_of_step(window, index);
     if (is_useful(window, index) && (!is_result || is_left_over(window, index)) && !is_freed_soon(window, index))
         mt_cut_list_add(out, window, index, mt_position_after(use_at(window, index)->last), MT_POSITION_NEVER);
 }
