@@ -261,7 +261,8 @@ def test_a_program_stays_in_its_limits(tmp_path):
         "subprocess.Popen(['sleep', '4711.1'], start_new_session=True)\n"
         "subprocess.Popen(['sh', '-c', 'trap \"\" TERM HUP; sleep 4711.2 & sleep 4711.3 & wait'])\n"
         "while True:\n    time.sleep(1)\n")
-    (project / "fail.py").write_text(f"import torch\nopen({str(outside)!r}, 'w').write('theirs')\n"
+    (project / "own.py").write_text("")
+    (project / "fail.py").write_text(f"import own, torch\nopen({str(outside)!r}, 'w').write('theirs')\n"
                                      "torch.ones(9, device='cuda')\n"
                                      f"raise ValueError({EVIL!r})\n")
 

@@ -60,6 +60,8 @@ env -i empty/bin/python -m memtrace advise >said
 grep -q 'zero_grad' said || { cat said; die "there is no advice"; }
 env -i empty/bin/python -c 'import memtrace; print(memtrace.open("memtrace.db").peak().bytes)' >said
 [ "$(cat said)" -gt 60000000000 ] || die "the peak in Python is $(cat said)"
+env -i empty/bin/memtrace mcp --skill >said
+grep -q '^name: memtrace' "$(cat said)" || die "agents find no SKILL.md"
 PYTHONPATH=$(echo empty/lib/python3*/site-packages) "$python" -m pytest --markers >said
 grep -q 'memtrace_limit_memory' said || die "pytest does not find the plugin"
 
