@@ -15,8 +15,8 @@ ROLES = {"parameter": "#5379c4", "optimizer state": "#87517a", "gradient": "#edd
          "unknown": "#a49f8d"}  # as viewer/colors.js has them
 COLORS = tuple(ROLES.values())[:10]  # of parts that are no roles
 REST = ROLES["unknown"]
-BAR_WIDTH = 640
-CURVE_WIDTH, CURVE_HEIGHT = 420, 150
+BAR_WIDTH = 480
+CURVE_WIDTH, CURVE_HEIGHT = 360, 150
 SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start"
 
 
