@@ -37,7 +37,7 @@ static bool is_secret(struct word name)
     return false;
 }
 
-/* Returns the length of the name before "=", or of the whole word if it has none. A quote may precede the name. */
+/* Returns the length of the name in a word with a value, which follows "="; of another word its own. */
 static size_t name_length(struct word word)
 {
     const char *equals = memchr(word.text, '=', word.length);
