@@ -3,6 +3,7 @@
 
 #include "base/interner.h"
 #include "base/memory.h"
+#include "producers/file/nccl_log.h"
 #include "run/live_run.h"
 #include "trace/store/trace_file.h"
 
@@ -123,7 +124,7 @@ static mt_status add_run(const struct mt_import_reader *reader, const struct mt_
     out->kind = reader->kind;
     out->format = source->title;
     out->run = mt_live_run_number(run);
-    hold_nccl(&input->nccl, run, out);
+    hold_nccl(input->nccl, run, out);
     mt_status status = reader->replay(input, mt_live_run_sink(run), out);
     struct mt_error error = mt_error_save(status);
     const struct mt_torch_refusal *refusal = &out->torch.refusal;
@@ -155,15 +156,15 @@ static mt_status import_by(const struct mt_import_reader *reader, struct mt_impo
 }
 
 /* Reads what NCCL held. Fails with MT_USAGE if the two files' ranks are known and differ. */
-static mt_status read_nccl(struct mt_import_input *input, uint64_t most_bytes)
+static mt_status read_nccl(const struct mt_import_plan *plan, uint64_t most_bytes, struct mt_nccl_holders *out)
 {
     struct mt_run_rank rank;
-    if (input->plan->nccl == NULL)
+    if (plan->nccl == NULL)
         return MT_OK;
-    MT_TRY(mt_nccl_holders_read(input->plan->nccl, most_bytes, &input->nccl));
-    if (input->nccl.rank >= 0 && find_rank(file_name(input->plan->file), &rank) && rank.rank != input->nccl.rank)
-        return mt_fail(MT_USAGE, "%s is of rank %" PRId64 ", and %s of rank %" PRId64, input->plan->nccl,
-                       input->nccl.rank, input->plan->file, rank.rank);
+    MT_TRY(mt_nccl_holders_read(plan->nccl, most_bytes, out));
+    if (out->rank >= 0 && find_rank(file_name(plan->file), &rank) && rank.rank != out->rank)
+        return mt_fail(MT_USAGE, "%s is of rank %" PRId64 ", and %s of rank %" PRId64, plan->nccl, out->rank,
+                       plan->file, rank.rank);
     return MT_OK;
 }
 
@@ -171,8 +172,10 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
                              struct mt_import_report *out)
 {
     const uint64_t most_bytes = plan->most_bytes != 0 ? plan->most_bytes : MT_IMPORT_USUAL_BYTES;
-    struct mt_import_input input = {.plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file)};
-    mt_status status = read_nccl(&input, most_bytes);
+    struct mt_nccl_holders nccl = {0};
+    struct mt_import_input input = {
+        .plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file), .nccl = &nccl};
+    mt_status status = read_nccl(plan, most_bytes, &nccl);
     if (status == MT_OK && !input.is_database)
         status = mt_whole_file_read(plan->file, most_bytes, &input.file);
     input.file.is_asked = plan->most_bytes != 0;
@@ -182,7 +185,7 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
     else if (status == MT_OK)
         status = mt_fail_context(mt_document_refuse(&input.file), "%s can't be imported", plan->file);
     mt_whole_file_release(&input.file);
-    mt_nccl_holders_release(&input.nccl);
+    mt_nccl_holders_release(&nccl);
     return status;
 }
 

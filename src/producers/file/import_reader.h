@@ -5,7 +5,6 @@
 #pragma once
 
 #include "producers/file/document.h"
-#include "producers/file/nccl_log.h"
 #include "producers/file/rules.h"
 #include "producers/file/step_times.h"
 #include "trace/store/foreign.h"
@@ -118,14 +117,16 @@ struct mt_import_sizes {
 /* Adds a size to the sum. Fails with MT_BAD_TRACE and the numbers if the size or the sum is too large. */
 mt_status mt_import_sizes_add(struct mt_import_sizes *sizes, uint64_t bytes);
 
+struct mt_nccl_holders;
+
 /* A file that is being imported. */
 struct mt_import_input {
     const struct mt_import_plan *plan;
     const struct mt_rules *rules;
-    bool is_database;            /* SQLite's: opened by its path, and not read into memory */
-    struct mt_whole_file file;   /* its bytes, without gzip; empty for a database */
-    struct mt_nccl_holders nccl; /* of the plan's file about NCCL; empty: none */
-    void *state;                 /* the reader's, between its read and its release; NULL otherwise */
+    bool is_database;                   /* SQLite's: opened by its path, and not read into memory */
+    struct mt_whole_file file;          /* its bytes, without gzip; empty for a database */
+    const struct mt_nccl_holders *nccl; /* of the plan's file about NCCL; empty: none */
+    void *state;                        /* the reader's, between its read and its release; NULL otherwise */
 };
 
 /* The run that a file becomes, as far as the plan leaves it open. Borrowed. */

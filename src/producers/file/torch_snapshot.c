@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *mt_torch_action_name(mt_torch_action action)
-{
-    assert(action < MT_TORCH_ACTION_COUNT);
-#define X(name, text) [MT_TORCH_##name] = text,
-    static const char *const names[] = {MT_TORCH_ACTIONS(X)};
-#undef X
-    return names[action];
-}
-
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
@@ -92,15 +83,6 @@ static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key
 {
     int64_t integer;
     return mt_value_integer(mt_value_get(dict, key), &integer) && integer >= 0 ? (uint64_t)integer : otherwise;
-}
-
-mt_torch_action mt_torch_action_find(const struct mt_value *value)
-{
-    const char *text = mt_value_text(value);
-    mt_torch_action action = MT_TORCH_ALLOC;
-    while (action < MT_TORCH_OTHER && strcmp(text, mt_torch_action_name(action)) != 0)
-        action++;
-    return action;
 }
 
 static bool is_about_memory(mt_torch_action action)

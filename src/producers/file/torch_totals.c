@@ -1,7 +1,8 @@
 #include "producers/file/torch_totals.h"
 
 #include "base/number_map.h"
-#include "producers/file/torch_snapshot.h"
+#include "producers/file/import_reader.h"
+#include "producers/file/torch_action.h"
 
 #include <assert.h>
 
