@@ -1,5 +1,5 @@
-/* What a program does that takes memory, as far as no replay is needed to see it: loops that leave more in each iteration, checkpoints
- * on the card, ways to train that keep copies. Found from holders, growths, program phases and the labels at the peak.
+/* What a program does that takes memory, as far as no replay is needed to see it: loops that leave more in each iteration,
+ * checkpoints on the card, ways to train that keep copies. Found from holders, growths, program phases and the labels at the peak.
  *
  * Each kind of observation and each change is one row of a table here; src/words/observed_words.c has the English. */
 #pragma once

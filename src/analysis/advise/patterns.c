@@ -129,7 +129,8 @@ void mt_cut_leak(const struct mt_window *window, size_t index, struct mt_cut_lis
     mt_cut_list_add(out, window, index, unused > end ? unused : end, MT_POSITION_NEVER);
 }
 
-/* True of a PyTorch program: what its steps keep between uses is the matter of program_changes.h. So only memory that is idle through a whole step counts there. */
+/* True of a PyTorch program. What its steps keep between uses is the matter of program_changes.h, so only memory that is idle
+ * through the passes of a step counts. */
 static bool is_of_pytorch(const struct mt_window *window)
 {
     return window->input->program.kind == MT_PROGRAM_PYTORCH;
@@ -206,7 +207,8 @@ static bool is_useful(const struct mt_window *window, size_t index)
     return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
 }
 
-/* True of what a step of a PyTorch program computes and a variable keeps, such as logits. Of the last step, too, it is no result. */
+/* True of what a step of a PyTorch program computes, such as logits that a variable keeps. Of the last step, too, it is no
+ * result. */
 static bool is_output_of_step(const struct mt_window *window, size_t index)
 {
     return is_of_pytorch(window) && mt_window_step_of(window, block_at(window, index)->alloc_event) != MT_NO_STEP &&
@@ -401,8 +403,8 @@ static void cut_passes(const struct mt_window *window, size_t index, struct mt_c
     }
 }
 
-/* Adds the pauses of a PyTorch program's block in which whole passes leave it alone. State of an optimizer and gradients have changes
- * of their own. */
+/* Adds the pauses of a PyTorch program's block in which whole passes leave it alone. State of an optimizer and gradients have
+ * changes of their own. */
 static void cut_pauses_of_pytorch(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = use_at(window, index);
