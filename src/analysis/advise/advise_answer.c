@@ -1,5 +1,6 @@
 #include "analysis/advise/advise_answer.h"
 
+#include "analysis/advise/observe.h"
 #include "analysis/run_settings.h"
 #include "analysis/traced_card.h"
 #include "base/memory.h"

@@ -60,7 +60,7 @@ struct mt_observed {
     const struct mt_holder_row *holder; /* NULL: not known */
 };
 
-/* The observations about a run, the most bytes first, and what they rest on. Release in any case. */
+/* The observations about a run, the most bytes first, and what they rest on. */
 struct mt_observations {
     struct mt_observed *items;
     size_t count;
@@ -70,8 +70,6 @@ struct mt_observations {
     size_t phase_count;
 };
 
-/* Reads a run's observations. */
-mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out);
 void mt_observations_release(struct mt_observations *observations);
 
 /* Return the names in JSON. */

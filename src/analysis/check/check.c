@@ -1,6 +1,7 @@
 /* Budgets, and the measurement of runs against them. */
 #include "analysis/check/check.h"
 
+#include "analysis/advise/observe.h"
 #include "base/label.h"
 #include "base/memory.h"
 #include "base/order.h"

@@ -1,6 +1,7 @@
 /* Loads a run up to its last refused request, sums up what was live then, and tries changes. */
 #include "analysis/oom/oom.h"
 
+#include "analysis/advise/observe.h"
 #include "analysis/run_settings.h"
 #include "analysis/traced_card.h"
 #include "base/memory.h"

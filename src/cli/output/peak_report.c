@@ -1,5 +1,6 @@
 #include "cli/output/peak_report.h"
 
+#include "analysis/advise/observe.h"
 #include "analysis/verdict.h"
 #include "answer/table.h"
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 #include "cli/record/dry_report.h"
 
+#include "analysis/advise/observe.h"
 #include "answer/answer.h"
 #include "base/memory.h"
 #include "cli/output/output.h"

@@ -1,0 +1,174 @@
+#include "analysis/advise/observe.h"
+
+#include "analysis/advise/observed_peak.h"
+#include "base/memory.h"
+#include "base/order.h"
+#include "trace/query/caveats.h"
+#include "trace/query/leaks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_PART = 20 }; /* a checkpoint counts if it is at least this part of its phase's peak */
+
+static bool is_phase(const char *name, mt_program_phase phase)
+{
+    return strcmp(name, mt_program_phase_name(phase)) == 0;
+}
+
+static bool is_held_by(const struct mt_holder_row *holder, mt_holder_kind kind)
+{
+    return holder != NULL && strcmp(holder->kind, mt_holder_kind_name(kind)) == 0;
+}
+
+/* Returns the change for a loop that collects tensors. */
+static mt_observed_change change_of_collecting(const char *phase, const struct mt_holder_row *holder)
+{
+    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE))
+        return MT_OBSERVED_CHANGE_BOUND_CACHE;
+    return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
+                                                          : MT_OBSERVED_CHANGE_MOVE_TO_HOST;
+}
+
+/* Adds what a growing loop keeps, by the kind of its holder. */
+static void add_growth(struct mt_observations *out, struct mt_observed found)
+{
+    const struct mt_holder_row *holder = found.holder;
+    if (holder == NULL) {
+        found.kind = MT_OBSERVED_GROWTH;
+        found.change = MT_OBSERVED_CHANGE_FIND_HOLDER;
+    } else if (is_held_by(holder, MT_HOLDER_CYCLE)) {
+        found.kind = MT_OBSERVED_CYCLES;
+        found.change = MT_OBSERVED_CHANGE_BREAK_CYCLE;
+    } else if (is_held_by(holder, MT_HOLDER_GRAPH)) {
+        found.kind = MT_OBSERVED_KEPT_GRAPHS;
+        found.change =
+            is_phase(found.phase, MT_PROGRAM_PHASE_TRAIN) ? MT_OBSERVED_CHANGE_DETACH : MT_OBSERVED_CHANGE_NO_GRAD;
+    } else {
+        found.kind = MT_OBSERVED_KEPT_TENSORS;
+        found.change = change_of_collecting(found.phase, holder);
+    }
+    *MT_HOST_ADD(out->items, out->count) = found;
+    if (!is_held_by(holder, MT_HOLDER_VIEW))
+        return;
+    found.kind = MT_OBSERVED_KEPT_VIEWS;
+    found.change = MT_OBSERVED_CHANGE_CLONE_VIEWS;
+    *MT_HOST_ADD(out->items, out->count) = found;
+}
+
+/* Returns the holder that keeps most of what a phase allocated; NULL: none is known. */
+static const struct mt_holder_row *holder_in(const struct mt_observations *observations, const char *phase)
+{
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (strcmp(observations->holders[i].phase, phase) == 0)
+            return &observations->holders[i];
+    return NULL;
+}
+
+/* Returns the holder that keeps most of what grows in a loop; NULL: none is known. Steps have another place than the call of their
+ * model, so of them any holder of a training loop counts. */
+static const struct mt_holder_row *holder_of_loop(const struct mt_observations *observations,
+                                                  const struct mt_caveat *loop, const char *phase)
+{
+    if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
+        return holder_in(observations, phase);
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (observations->holders[i].loop_line == loop->line &&
+            strcmp(observations->holders[i].loop_file, loop->file) == 0)
+            return &observations->holders[i];
+    return NULL;
+}
+
+/* Adds memory on a card that is not the rank's own. */
+static void add_card(const struct mt_caveat *row, struct mt_observations *out)
+{
+    if (row->kind == MT_CAVEAT_OTHER_CARD && row->bytes > 0)
+        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_OTHER_CARD,
+                                                                    .change = MT_OBSERVED_CHANGE_OWN_CARD,
+                                                                    .phase = row->name,
+                                                                    .bytes = (uint64_t)row->bytes,
+                                                                    .full_at = -1,
+                                                                    .file = "",
+                                                                    .taken_at = ""};
+}
+
+/* Adds the loops whose growth the program's run measured, and other cards. */
+static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
+{
+    struct mt_caveat *rows;
+    size_t count;
+    MT_TRY(mt_trace_caveats(question->trace, question->run, &rows, &count));
+    for (size_t i = 0; i < count; i++) {
+        mt_program_phase phase;
+        add_card(&rows[i], out);
+        if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
+            continue;
+        const char *name =
+            mt_program_phase_find(rows[i].name, &phase) ? rows[i].name : mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN);
+        *out_trains |= is_phase(name, MT_PROGRAM_PHASE_TRAIN);
+        add_growth(out, (struct mt_observed){.phase = name,
+                                             .bytes = (uint64_t)rows[i].bytes,
+                                             .full_at = rows[i].count,
+                                             .file = rows[i].file,
+                                             .line = rows[i].line,
+                                             .taken_at = "",
+                                             .holder = holder_of_loop(out, &rows[i], name)});
+    }
+    free(rows);
+    return MT_OK;
+}
+
+/* Adds what steps leave behind, which a recording does not measure. */
+static mt_status add_leaks(const struct mt_question *question, struct mt_observations *out)
+{
+    const char *train = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN);
+    struct mt_leaks leaks;
+    uint64_t bytes = 0;
+    mt_status status = mt_trace_leaks(question->trace, question->run, &leaks);
+    for (size_t i = 0; i < leaks.row_count && leaks.loop[0] == '\0'; i++)
+        bytes += leaks.rows[i].last_bytes - leaks.rows[i].first_bytes;
+    if (status == MT_OK && bytes > 0 && holder_in(out, train) != NULL)
+        add_growth(out, (struct mt_observed){.phase = train,
+                                             .bytes = bytes / (uint64_t)(leaks.last_step - leaks.first_step),
+                                             .full_at = -1,
+                                             .file = "",
+                                             .taken_at = "",
+                                             .holder = holder_in(out, train)});
+    mt_leaks_release(&leaks);
+    return status == MT_USAGE ? MT_OK : status;
+}
+
+/* Adds a checkpoint that is on the card at the highest moment of loading. */
+static mt_status add_checkpoint(const struct mt_question *question, struct mt_observations *out)
+{
+    const char *load = mt_program_phase_name(MT_PROGRAM_PHASE_LOAD);
+    for (size_t i = 0; i < out->phase_count; i++) {
+        struct mt_loaded_row loaded;
+        if (strcmp(out->phases[i].name, load) != 0)
+            continue;
+        MT_TRY(mt_trace_loaded(question->trace, question->run, out->phases[i].event, &loaded));
+        if (loaded.bytes > 0 && loaded.bytes >= out->phases[i].bytes / LEAST_PART)
+            *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_CHECKPOINT,
+                                                                        .change = MT_OBSERVED_CHANGE_MAP_LOCATION,
+                                                                        .phase = load,
+                                                                        .bytes = loaded.bytes,
+                                                                        .full_at = -1,
+                                                                        .file = "",
+                                                                        .taken_at = loaded.taken_at,
+                                                                        .holder = holder_in(out, load)};
+    }
+    return MT_OK;
+}
+
+mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out)
+{
+    bool trains = false;
+    *out = (struct mt_observations){0};
+    MT_TRY(mt_trace_holders(question->trace, question->run, &out->holders, &out->holder_count));
+    MT_TRY(mt_trace_program_phases(question->trace, question->run, &out->phases, &out->phase_count));
+    MT_TRY(add_growths(question, out, &trains));
+    if (!trains)
+        MT_TRY(add_leaks(question, out));
+    MT_TRY(add_checkpoint(question, out));
+    return mt_observations_add_peak(question, out);
+}
