@@ -283,6 +283,7 @@ static void attention_is_apart_from_its_projections(void **state)
     assert_int_equal(kernels.softmax_ns,
                      sql_integer(path, "SELECT sum(duration_ns) FROM kernel k JOIN label l ON l.id = k.label"
                                        " WHERE step < 3 AND phase = 'forward' AND category = 'Softmax'"));
+    assert_true(kernels.score_product_ns <= kernels.attention_product_ns);
     assert_int_equal(kernels.attention_product_ns,
                      sql_integer(path, "SELECT sum(duration_ns) FROM kernel k JOIN label l ON l.id = k.label JOIN span"
                                        " s ON s.id = l.span WHERE step < 3 AND phase = 'forward' AND category <>"

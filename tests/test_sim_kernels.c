@@ -59,7 +59,12 @@ static void kernels_of_a_run_are_estimates_within_its_steps(void **state)
     run(TINY "--seq 8 --kernels");
     json_t *kernels = json_of(MEMTRACE("kernels --json"));
     assert_true(json_is_true(json_object_get(kernels, "estimated")));
-    assert_says(MEMTRACE("kernels")->out, "Estimated time on the GPU (est.), of a step");
+    const json_t *attention = json_object_get(kernels, "attention"); /* its products are of one size here */
+    assert_true(integer_of(attention, "score_ns") > 0);
+    assert_int_equal(2 * integer_of(attention, "score_ns"), integer_of(attention, "product_ns"));
+    const struct said *said = MEMTRACE("kernels");
+    assert_says(said->out, "Estimated time on the GPU (est.), of a step");
+    assert_says(said->out, "\nqueries with keys (QKᵀ)   ");
     double ms = json_number_value(json_object_get(json_object_get(kernels, "step"), "ms_per_step"));
     run(TINY "--seq 8");
     assert_says(MEMTRACE("kernels")->out, "`memtrace run --kernels` does that");

@@ -92,13 +92,14 @@ static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase
 /* Softmax and the two products of attention, in the forward pass. Operations are counted by formula; NAN where the run does
  * not say its sizes. */
 struct attention {
-    uint64_t softmax_ns, product_ns;
+    uint64_t softmax_ns, product_ns, score_ns;
     double time_ratio, softmax_operations, product_operations, operation_ratio;
 };
 
 static const struct mt_field attention_fields[] = {
     MT_COUNT(struct attention, softmax_ns, "softmax_ns", NULL, NULL),
     MT_COUNT(struct attention, product_ns, "product_ns", NULL, "queries with keys, and weights with values"),
+    MT_COUNT(struct attention, score_ns, "score_ns", NULL, "of it, queries with keys"),
     MT_NUMBER(struct attention, time_ratio, "time_ratio", NULL, NULL),
     MT_NUMBER(struct attention, softmax_operations, "softmax_operations", NULL, "5·layers·B·H·T²"),
     MT_NUMBER(struct attention, product_operations, "product_operations", NULL, "4·layers·B·H·T²·D"),
@@ -238,6 +239,7 @@ static void fill(struct answer *answer)
     answer->named_share = ratio((double)kernels->named_ns, (double)kernels->total_ns);
     attention->softmax_ns = kernels->softmax_ns;
     attention->product_ns = kernels->attention_product_ns;
+    attention->score_ns = kernels->score_product_ns;
     attention->time_ratio = ratio((double)attention->softmax_ns, (double)attention->product_ns);
     attention->operation_ratio = ratio(attention->softmax_operations, attention->product_operations);
     answer->asked = answer->all = mt_host_alloc((kernels->phase_count + 1) * sizeof *answer->all);
@@ -264,11 +266,30 @@ static void release(struct answer *answer)
     mt_kernels_release(&answer->kernels);
 }
 
+/* A part of attention in the forward pass. */
+struct attention_part {
+    const char *name;
+    double ms;
+};
+
+static const struct mt_field part_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct attention_part, name, "name", "attention of forward"),
+    MT_SHOWN(MS, double, struct attention_part, ms, "ms", "ms"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type part_type = MT_ROW_TYPE(struct attention_part, part_fields);
+
 static void print_attention(const struct answer *answer)
 {
     const struct attention *attention = &answer->attention;
     if (attention->softmax_ns == 0 || attention->product_ns == 0)
         return;
+    const struct attention_part parts[] = {
+        {"queries with keys (QKᵀ)", ms_per_step(answer, attention->score_ns)},
+        {"softmax", ms_per_step(answer, attention->softmax_ns)},
+        {"weights with values (AV)", ms_per_step(answer, attention->product_ns - attention->score_ns)}};
+    printf("\n");
+    mt_rows_print(&part_type, "name ms", NULL, parts, sizeof parts / sizeof parts[0]);
     struct mt_text text = {0};
     mt_text_add(
         &text, "\nSoftmax of the forward pass takes %.3f ms, attention's two products %.3f ms: %.2f times as long",

@@ -30,6 +30,19 @@ static const char sums_sql[] =
     " LEFT JOIN span ON span.run = ?1 AND span.id = label.span"
     " ORDER BY op_ns DESC, sums.total_ns DESC, sums.name, sums.label";
 
+/* Attention's products that do not directly follow a kernel of softmax in their layer: those of queries with keys. */
+static const char scores_sql[] =
+    "WITH attention AS (SELECT step, label.span AS span, start_ns, kernel.id AS place, duration_ns, category = "
+    "'Softmax' AS is_softmax"
+    " FROM kernel JOIN label ON label.run = ?1 AND label.id = kernel.label JOIN span ON span.run = ?1 AND span.id = "
+    "label.span"
+    " WHERE kernel.run = ?1 AND step >= ?2 AND step IN"
+    " (SELECT number FROM step WHERE run = ?1 AND last_event IS NOT NULL) AND phase = 'forward'"
+    " AND (category = 'Softmax' OR (op LIKE '%.matmul' AND path LIKE '%.attn'))),"
+    " ordered AS (SELECT duration_ns, is_softmax, lag(is_softmax, 1, 0) OVER"
+    " (PARTITION BY step, span ORDER BY start_ns, place) AS follows FROM attention)"
+    " SELECT ifnull(sum(duration_ns), 0) FROM ordered WHERE NOT is_softmax AND NOT follows";
+
 /* One sum. Texts are kept, so equal ones have equal pointers. */
 struct sum {
     const char *name, *phase, *category, *op, *span;
@@ -160,12 +173,25 @@ static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int
     return status;
 }
 
+/* Reads the time of attention's first product, where it has both and a softmax between them. */
+static mt_status read_scores(struct mt_trace *trace, const struct mt_run *run, int64_t first_step,
+                             struct mt_kernels *out)
+{
+    mt_status status = MT_OK;
+    if (out->softmax_ns == 0 || out->attention_product_ns == 0)
+        return MT_OK;
+    MT_EACH_ROW (row, status, trace->database, scores_sql, MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(first_step))
+        out->score_product_ns = (uint64_t)mt_statement_integer(row, 0);
+    return status;
+}
+
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out)
 {
     int64_t first_step = 0;
     *out = (struct mt_kernels){0};
     mt_status status = read_steps(trace, run, out, &first_step);
     MT_THEN(status, read_sums(trace, run, first_step, out));
+    MT_THEN(status, read_scores(trace, run, first_step, out));
     if (status == MT_OK)
         sort(out);
     return status;

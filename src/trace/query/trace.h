@@ -321,23 +321,24 @@ struct mt_kernel_phase {
 };
 
 /* The kernels of a run. Steps that count are the full ones after the warm-up, or all full ones if there are no others.
- * Attention: the forward pass's softmax, and its two products (scores and context) without the projections. */
+ * Attention: the forward pass's softmax, and its two products (scores and context) without the projections.
+ * Invariant: score_product_ns <= attention_product_ns; the rest is of weights with values. */
 struct mt_kernels {
-    uint64_t recorded;                    /* in the whole run; 0: kernels were not watched */
-    uint64_t lost;                        /* in the whole run: ran without a record */
-    uint64_t steps;                       /* that count */
-    uint64_t warmup;                      /* full steps that do not count */
-    uint64_t count, total_ns, product_ns; /* sums over the phases */
-    uint64_t named_ns;                    /* of total_ns: kernels that an op launched */
-    uint64_t softmax_ns, attention_product_ns;
-    struct mt_kernel_phase *phases; /* in the order of a step */
+    uint64_t recorded;                                           /* in the whole run; 0: kernels were not watched */
+    uint64_t lost;                                               /* in the whole run: ran without a record */
+    uint64_t steps;                                              /* that count */
+    uint64_t warmup;                                             /* full steps that do not count */
+    uint64_t count, total_ns, product_ns;                        /* sums over the phases */
+    uint64_t named_ns;                                           /* of total_ns: kernels that an op launched */
+    uint64_t softmax_ns, attention_product_ns, score_product_ns; /* the last: queries with keys */
+    struct mt_kernel_phase *phases;                              /* in the order of a step */
     size_t phase_count;
 };
 
 /* Returns the kernel with the most time of a phase that is no product; NULL: there is none. */
 const struct mt_kernel_row *mt_kernel_phase_top_other(const struct mt_kernel_phase *phase);
 
-/* Reads every kernel of the run once. The caller releases *out, also after a failure. */
+/* Reads every kernel of the run twice at most. The caller releases *out, also after a failure. */
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out);
 void mt_kernels_release(struct mt_kernels *kernels);
 
