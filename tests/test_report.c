@@ -302,20 +302,13 @@ static void own_runs_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_absent_is_hinted_at),
-        TEST(forward_passes_may_keep_their_output),
-        TEST(warm_up_is_compared),
-        TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
-        TEST(out_of_memory_is_a_row),
-        TEST(newest_steady_run_counts),
-        TEST(what_was_found_comes_first),
-        TEST(constant_columns_are_left_out),
-        TEST(tables_have_charts),
-        TEST(rows_and_bars_link_to_timelines),
-        TEST(html_holds_names_as_text),
-        TEST(markdown_holds_names_as_text),
-        TEST(format_is_told_by_the_name),
-        TEST(refuses_what_makes_no_page),
+        TEST(what_is_absent_is_hinted_at), TEST(forward_passes_may_keep_their_output),
+        TEST(warm_up_is_compared),         TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
+        TEST(out_of_memory_is_a_row),      TEST(newest_steady_run_counts),
+        TEST(what_was_found_comes_first),  TEST(constant_columns_are_left_out),
+        TEST(tables_have_charts),          TEST(rows_and_bars_link_to_timelines),
+        TEST(html_holds_names_as_text),    TEST(markdown_holds_names_as_text),
+        TEST(format_is_told_by_the_name),  TEST(refuses_what_makes_no_page),
         TEST(own_runs_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,7 +110,7 @@ static void hint_at_oom(const struct mt_report *report, const struct own_run *ru
     const char *line = mt_text_get(&verdict->line);
     mt_text_add(&reason, "%s were short%s%s; for changes that would have avoided it", MT_SIZE(verdict->short_bytes),
                 line[0] != '\0' ? " at " : "", line);
-    mt_text_add(&command, "memtrace oom --run %" PRId64, run->run.id);
+    mt_text_add(&command, "%s %" PRId64, report->remedies[MT_LACKS_MEMORY], run->run.id);
     mt_page_hint(report->page, command.data, reason.data);
     mt_text_release(&reason);
     mt_text_release(&command);

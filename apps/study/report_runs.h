@@ -47,6 +47,7 @@ typedef enum mt_report_lack {
     MT_LACKS_WARMUP,
     MT_LACKS_IMPLEMENTATIONS, /* fused runs beside eager ones */
     MT_LACKS_KEPT_OUTPUT,     /* forward passes that keep their output */
+    MT_LACKS_MEMORY,          /* a run itself: its number follows the command */
     MT_REPORT_LACK_COUNT
 } mt_report_lack;
 

@@ -251,6 +251,7 @@ static mt_status run_report(const void *given)
         [MT_LACKS_KERNELS] = "memtrace run --kernels --warmup 2",
         [MT_LACKS_PUBLISHED] = study.data,
         [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10",
+        [MT_LACKS_MEMORY] = "memtrace oom --run",
         [MT_LACKS_KEPT_OUTPUT] = "memtrace run --mode fwd --keep-output on",
         [MT_LACKS_IMPLEMENTATIONS] = "memtrace sweep --impl eager,fused --model small,medium,large,xl,2.7B"};
     struct mt_report report = {
