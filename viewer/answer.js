@@ -203,7 +203,8 @@ function cardTitle(scene) {
  * @param {Scene} scene
  */
 export function showAnswer(element, scene) {
-    const isAlarm = scene.refusals.some((refusal) => refusal !== null) || scene.answers?.verdict?.fits === false;
+    const { fits = true, card_bytes: card = 0 } = scene.answers?.verdict ?? {};
+    const isAlarm = scene.refusals.some((refusal) => refusal !== null) || (card > 0 && !fits);
     element.replaceChildren(
         make("h2", { id: "verdict-title", class: isAlarm ? "alarm" : undefined }, cardTitle(scene)),
         ...cardBars(scene),

@@ -7,6 +7,7 @@
  * @typedef {{name: string, bytes: number}} MemoryPart
  */
 import { bytesBefore, firstChange, lineOf, peakOfChange, savingOf } from "./answers.js";
+import { roleColors } from "./colors.js";
 import { copyText } from "./copy_command.js";
 import { make, shortText } from "./dom.js";
 import { wordOfLabels } from "./filter.js";
@@ -61,12 +62,23 @@ export function memoryParts(scene, number) {
 }
 
 /**
+ * Makes an element in the colour of a part of memory.
+ * @param {string} name
+ * @param {Attributes} [attributes]
+ */
+function makeSwatch(name, attributes) {
+    const swatch = make("span", { class: `part ${name.replace(" ", "-")}`, ...attributes });
+    swatch.style.background = roleColors().find((role) => role.name === name)?.css ?? "";
+    return swatch;
+}
+
+/**
  * @param {string} name
  * @param {number} bytes
  * @param {number} scale
  */
 function makeBarPart(name, bytes, scale) {
-    const part = make("span", { class: `part ${name.replace(" ", "-")}`, title: `${name}: ${exactBytes(bytes)}` });
+    const part = makeSwatch(name, { title: `${name}: ${exactBytes(bytes)}` });
     part.style.width = `${(100 * bytes) / scale}%`;
     return part;
 }
@@ -110,7 +122,7 @@ function makeBarKey(parts, name) {
                 make(
                     "li",
                     { title: exactBytes(part.bytes) },
-                    make("span", { class: `part ${part.name.replace(" ", "-")}`, "aria-hidden": "true" }),
+                    makeSwatch(part.name, { "aria-hidden": "true" }),
                     `${part.name} `,
                     make("span", { class: "size" }, sizeText(part.bytes)),
                 ),

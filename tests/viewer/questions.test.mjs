@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstAxisKind, makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { verdictText } from "../../viewer/answer.js";
 import { besideMark, phaseBackgrounds, reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
 import { tensorOpLineText } from "../../viewer/block_words.js";
@@ -575,4 +576,26 @@ test("numbers are told as the command line tells them", () => {
     assert.equal(percentText(0, 10000), "0.0 %");
     assert.equal(shellQuote("it's"), "'it'\\''s'");
     assert.equal(shellQuote("memtrace.db"), "memtrace.db");
+});
+
+test("the title of a page is its verdict", () => {
+    const GIB = 2 ** 30;
+    const fits = { fits: true, needed_bytes: 15 * GIB, card_bytes: 24 * GIB, short_bytes: 0, fills_at: -1 };
+    const textOf = (verdict, state = "done", refusal = null) =>
+        verdictText({
+            runs: [{ info: { state }, peaks: { allocated: { bytes: GIB } } }],
+            refusals: [refusal],
+            answers: verdict && { verdict },
+        });
+    assert.equal(textOf(fits), "Fits: 15.00 of 24.00 GiB");
+    assert.equal(textOf({ ...fits, fills_at: 40 }), "Fits until iteration 40, by estimate: 15.00 of 24.00 GiB");
+    assert.equal(textOf(fits, "failed"), "Peak: 15.00 of 24.00 GiB");
+    assert.equal(
+        textOf({ ...fits, fits: false, needed_bytes: 25 * GIB, short_bytes: GIB }),
+        "Does not fit: 1.00 GiB short, 25.00 of 24.00 GiB",
+    );
+    assert.equal(textOf({ ...fits, fits: false, card_bytes: 0 }), "Peak: 1.00 GiB");
+    assert.equal(textOf(null), "Peak: 1.00 GiB");
+    assert.equal(textOf({ ...fits, short_bytes: 2 * GIB }, "oom", { bytes: GIB }), "Out of memory: 2.00 GiB short");
+    assert.equal(textOf(null, "oom", { bytes: GIB }), "Out of memory: 1.00 GiB refused");
 });
