@@ -89,14 +89,14 @@ test("the hash brings another reader to the same view", () =>
     withPage("one", {}, async (page) => {
         await press(page, "w", "w", "x");
         await clickAt(page, "#map", 0.6, 0.97);
-        await page.click('#legend button:has-text("Param")');
+        await page.click('#legend button:has-text("parameter")');
         await page.selectOption("#group-key", "module");
         const hash = await hashOf(page);
-        assert.match(hash, /only=Param/);
+        assert.match(hash, /only=parameter/);
         const before = await numbers(page);
         await withPage("one", { hash }, async (other) => {
             assert.deepEqual(await numbers(other), before);
-            assert.equal(await other.getAttribute('#legend button:has-text("Param")', "aria-pressed"), "true");
+            assert.equal(await other.getAttribute('#legend button:has-text("parameter")', "aria-pressed"), "true");
             assert.equal(await other.inputValue("#group-key"), "module");
         });
     }));
