@@ -190,8 +190,8 @@ fails 'src/cli starts no process: src/producers/program does' \
 fails 'src/cli opens no recorder' "$(matches 'mt_recorder_open *\(' src/cli)"
 
 # Callers of a library may have no command line. Words are for people who have one. nsys and launchers are other programs.
-fails 'in src, only cli and words name options of the command line' \
-    "$(matches '"([^"]*[^-"])?--[a-z]' src | except 'src/(cli|words)/|src/producers/program/([a-z]+_words\.c|launcher_options\.h)' | grep -vE 'nsys|cuda-memory-usage' || true)"
+fails 'only src/cli and src/words name options of the command line' \
+    "$(matches '"([^"]*[^-"])?--[a-z]' src apps | except 'src/(cli|words)/|src/producers/program/([a-z]+_words\.c|launcher_options\.h)' | grep -vE 'nsys|cuda-memory-usage' || true)"
 
 # A message that names one of two files with the same name would be ambiguous.
 fails 'file names are unique in the tree' "$(sources src apps kernels | sed 's|.*/||' | sort | uniq -d)"
