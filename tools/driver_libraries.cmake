@@ -6,7 +6,8 @@ function(mt_driver_library name soname source)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
     target_compile_options(${name} PRIVATE -Wno-missing-prototypes) # NVIDIA's headers have them
-    set_target_properties(${name} PROPERTIES NO_SONAME ON LINK_OPTIONS "-Wl,-soname,${soname}" C_VISIBILITY_PRESET hidden
+    target_link_options(${name} PRIVATE -Wl,-soname,${soname})
+    set_target_properties(${name} PROPERTIES NO_SONAME ON C_VISIBILITY_PRESET hidden
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
     install(TARGETS ${name} LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
 endfunction()

@@ -25,8 +25,8 @@ if(torch_card_library)
 endif()
 target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${torch_card_library}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)
-set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,-z,nodelete;-Wl,--version-script=${torch_exports_option}"
-                                                LINK_DEPENDS ${torch_exports}
+target_link_options(memtrace_torch PRIVATE -Wl,-z,nodelete -Wl,--version-script=${torch_exports_option})
+set_target_properties(memtrace_torch PROPERTIES LINK_DEPENDS ${torch_exports}
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
 
