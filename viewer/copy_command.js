@@ -87,9 +87,9 @@ function barWords({ bar, description }) {
  * Returns the words of the command for the blocks that are shown alone; null if all are shown.
  * @param {Scene} scene
  */
-function shownWords({ isolated, within, colors, pinnedAtPeak }) {
+function shownWords({ isolated, within, colorKey, colors, pinnedAtPeak }) {
     const at = pinnedAtPeak ? ["--at", "peak"] : [];
-    const only = isolated >= 0 ? ["--category", colors[isolated].name] : [];
+    const only = isolated >= 0 ? [`--${colorKey}`, colors[isolated].name] : [];
     const module = within ? ["--module", within] : [];
     return only.length + module.length > 0 ? ["top", ...only, ...module, ...at] : null;
 }

@@ -595,6 +595,9 @@ test("copy as command gives the command for what is shown", () =>
         await press(page, ".");
         assert.match(await copied(), /^memtrace sql 'SELECT category, .* BETWEEN 1 AND \d+ .*' --run 1 --trace /);
         await press(page, "p");
+        await page.click('#legend button:has-text("parameter")');
+        assert.match(await copied(), /^memtrace top --role parameter --at peak --run 1 /);
+        await page.selectOption("#color-key", "category");
         await page.click('#legend button:has-text("Softmax")');
         assert.match(await copied(), /^memtrace top --category Softmax --at peak --run 1 /);
         await press(page, "Escape");
