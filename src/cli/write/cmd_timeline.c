@@ -234,8 +234,8 @@ const struct mt_command mt_command_timeline = {
         "The page shows allocated bytes by category over time, the peak and its parts, every block by time and\n"
         "address, and steps, phases and layers. For any moment it shows the live blocks, the gaps between them, the\n"
         "modules that hold them, and sums by role and other words. A search shows only its matches, and any group\n"
-        "can be hidden. The side panel lists the findings of memtrace advise, oom or diff: each change that was\n"
-        "checked, with its peak and its curve.\n"
+        "can be hidden. It opens with the verdict and the first remedy. The side panel lists each change that saves\n"
+        "memory, with the bytes before and after, or what memtrace diff found.\n"
         "For the ranks of a job, in a folder of traces or in one trace, it also shows a small chart of each rank,\n"
         "the highest peak first; ranks that are not too long can be opened. The page needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"
