@@ -283,8 +283,9 @@ static long memory_of(const char *trace, const char *format)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        freopen("/dev/null", "w", stderr);
-        execl(MT_PROGRAM, "memtrace", "export", "--trace", trace, "--format", format, "-o", "/dev/null", (char *)NULL);
+        if (freopen("/dev/null", "w", stderr) != NULL)
+            execl(MT_PROGRAM, "memtrace", "export", "--trace", trace, "--format", format, "-o", "/dev/null",
+                  (char *)NULL);
         _exit(127);
     }
     int status;
