@@ -9,13 +9,13 @@ static void the_examples_work(void **state)
 {
     (void)state;
     const struct said *said = shell(
-        "PATH=$PWD:$PATH; ln -s \"$M\" memtrace; set -e;"
+        "set -e; python3 \"$D\"/import/nccl.py log nccl_memory.Rank_0.scribe;"
+        " PATH=$PWD:$PATH; ln -s \"$M\" memtrace;"
         " touch train.py; for program in python3 simulate torchrun; do echo '#!/bin/sh' >$program; chmod +x $program; "
         "done;"
         " for name in snapshot.pickle before.pickle.gz after.pickle.gz; do"
         "   memtrace export --run first --format pickle -o $name; done; echo '# none' >mine.rules;"
         " for rank in 0 1; do cp snapshot.pickle rank$rank.pickle; done;"
-        " python3 \"$D\"/import/nccl.py log nccl_memory.Rank_0.scribe;"
         " memtrace import rank0.pickle rank1.pickle --trace ranks.db >ranks.txt;"
         " cp \"$D\"/import/profile_cpu.pt.trace.json.gz step.pt.trace.json.gz;"
         " memtrace import \"$D\"/import/program_expandable_llama.pickle.gz --name small >small.txt;"

@@ -4,7 +4,8 @@
 /* Makes modules that say that they were run, with names that the commands import: of the standard library, of engines, and of
  * the package itself. */
 #define PLANT                                                                                                          \
-    "mkdir -p memtrace fleet/ranks fleet/shares fleet/steps fleet/events;"                                             \
+    "mkdir -p memtrace fleet/run-job/events; for table in ranks shares steps events/0; do touch "                      \
+    "fleet/run-job/$table.parquet; done;"                                                                              \
     "for module in json argparse linecache runpy pathlib sqlite3 tempfile sitecustomize usercustomize duckdb pyarrow " \
     "chdb mcp anyio fleet memtrace/__init__ memtrace/fleet; do echo 'open(\"planted\", \"a\").write(__file__)' "       \
     ">$module.py; "                                                                                                    \
@@ -37,7 +38,7 @@ static void words_reach_the_module_as_they_are(void **state)
     (void)state;
     const struct said *said = MEMTRACE("fleet 'a folder' peaks spread --engine print --json");
     assert_int_equal(said->code, 0);
-    assert_says(said->out, "/a folder/ranks");
+    assert_says(said->out, "/a folder/*/ranks.parquet");
     said = MEMTRACE("fleet fleet 'no question'");
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "memtrace: fleet: unknown question \"no question\"");

@@ -7,7 +7,7 @@
     "mkdir -p " folder " && printf '#!/bin/sh\\necho \"" folder "\" \"$@\"\\n' >" folder "/" name                      \
     " && chmod +x " folder "/" name " && "
 #define MAKE_PYTHONS MAKE_PYTHON("found", "python3") MAKE_PYTHON("mine/bin", "python") "touch train.py && "
-#define FOUND "PATH=\"$PWD/found:$PATH\" "
+#define FOUND "PATH=\"$PWD/found:/usr/bin:/bin\" " /* without a torchrun of the machine */
 #define ALONE "env -u VIRTUAL_ENV " FOUND
 
 static void expect_code(const struct said *said, int code, const char *out)
