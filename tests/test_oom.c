@@ -181,8 +181,8 @@ static void one_screen_says_it_all(void **state)
     const struct said *said = MEMTRACE("oom --trace m.db");
     assert_int_equal(said->code, 0);
     static const char *const parts[] = {
-        ("It asked for 3.00 MiB (3145728 bytes) of einsum, for einsum: temporary, fp32 (1,1024,768)\n"
-         "at model.layers.8.attn.k_proj, in forward of step 1. 20 such requests had been met.\n"),
+        ("The device refused 3.00 MiB (3145728 bytes) of einsum, for einsum: temporary, fp32 (1,1024,768)\n"
+         "at model.layers.8.attn.k_proj, in forward of step 1. 20 such requests succeeded before.\n"),
         "  2.00 MiB     2097152  needed, less what is not reserved",
         "why they could not serve",
         "each is smaller than the 3.00 MiB",
@@ -265,7 +265,7 @@ static void holes_that_suffice_only_together_are_told(void **state)
     assert_true(integer_of(change, "reserved_bytes") <= (json_int_t)(40 * MIB));
     json_decref(answer);
     const struct said *said = MEMTRACE("oom --trace scattered.db");
-    assert_says(said->out, "are free, enough for it, but not in one piece");
+    assert_says(said->out, "are free, which is enough, but not in one piece");
     assert_says(said->out, "1. the allocator's setting policy=tight\n");
     assert_null(strstr(said->out, "memtrace run"));
 }
@@ -274,10 +274,10 @@ static void a_run_without_holes_has_no_empty_table(void **state)
 {
     (void)state;
     assert_int_equal(MEMTRACE("run --device sim:30MiB --model small --trace tight.db")->code, MT_OUT_OF_MEMORY);
-    assert_says(MEMTRACE("oom --trace tight.db")->out, "holes in segments");
+    assert_says(MEMTRACE("oom --trace tight.db")->out, "gaps in segments");
     assert_int_equal(MEMTRACE("run --device sim:64KiB --model small --trace none.db")->code, MT_OUT_OF_MEMORY);
     const struct said *said = MEMTRACE("oom --trace none.db");
-    assert_null(strstr(said->out, "holes in segments"));
+    assert_null(strstr(said->out, "gaps in segments"));
     assert_null(strstr(said->out, "\n\n\n"));
 }
 
@@ -373,7 +373,7 @@ static void a_full_device_says_how_much_must_go(void **state)
     const struct said *said = MEMTRACE("oom --trace full.db");
     assert_says(said->out, "The device had 3.00 MiB free, and the allocator held 20.00 MiB.");
     assert_says(said->out, "by its driver, when it refused");
-    assert_says(said->out, "at least 17.00 MiB of what was live, or of what others");
+    assert_says(said->out, "at least 17.00 MiB of live memory, or of other processes");
     answer = ask_about_snapshot("");
     assert_true(json_is_null(json_object_get(json_object_get(answer, "memory"), "device_free_bytes")));
     json_decref(answer);

@@ -68,7 +68,7 @@ static bool check_need(uint64_t mib, const char *options)
     uint64_t enough = (uint64_t)(integer_of(memory, "reserved_bytes") + integer_of(asked, "segment_bytes")) / MIB;
     bool alike = !has_given_back();
     json_decref(answer);
-    assert_says(MEMTRACE("oom")->out, grows ? "by so much a segment would have grown" : "a new segment");
+    assert_says(MEMTRACE("oom")->out, grows ? "a segment would have had to grow" : "a new segment");
     if (alike) {
         assert_true(is_met(enough, options, refused.blocks));
         assert_false(is_met(enough - PAGE_MIB, options, refused.blocks));

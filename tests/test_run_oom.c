@@ -82,7 +82,7 @@ static void out_of_memory_says_who_asked_and_what_was_live(void **state)
         "asked for 10.00 MiB (10485760 bytes) of einsum; 23.95 GiB are live",
         "\n| asked by    model.layers.28.ffn.w2 for einsum: einsum, temporary, in forward\n",
         "\n| live        23.95 GiB: Param 12.69 GiB, FFN 3.40 GiB, ",
-        "\n| given back  nothing: no segment was idle\n",
+        "\n| freed       nothing: no segment was idle\n",
     };
     static const char *const ways[] = {"--no-trace", "--trace oom.db"};
     for (size_t way = 0; way < sizeof ways / sizeof ways[0]; way++) {

@@ -15,7 +15,7 @@ from ._text import table_text
 from ._visible import visible
 
 
-NOTHING_SUFFICES = "No change that was tried would have sufficed."
+NOTHING_SUFFICES = "No change that was tried is enough."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Oom:
                 for share in self.shares]
 
     def _remedies(self) -> list[dict[str, Any]]:
-        return [{"#": number, "would have sufficed": change.change, "proved by": change.proof,
+        return [{"#": number, "enough": change.change, "proved by": change.proof,
                  "peak_reserved_bytes": change.reserved_bytes, "to_spare_bytes": change.room_bytes}
                 for number, change in enumerate(self.changes, 1)]
 

@@ -144,16 +144,15 @@ static const struct mt_field answer_fields[] = {
     MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &mt_replay_peak_type,
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
-            "options that lower the peak, of which no replay could tell what they do"),
+            "options that lower the peak, whose effect no replay can show"),
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
             "changes of a program that can't be made again, each replayed with the run's blocks"),
     MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
             "kinds of changes that the trace does not tell"),
-    MT_ROWS(
-        ROW, lines, line_count, "lines", &mt_peak_line_type,
-        "of the program that asked for most of what is live at the peak of allocated bytes; none without call stacks"),
+    MT_ROWS(ROW, lines, line_count, "lines", &mt_peak_line_type,
+            "of the program that allocated most of the peak of allocated bytes; none without call stacks"),
     MT_PART(ROW, observations, &mt_observations_type),
-    MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
+    MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be freed earlier and are not listed"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_advice_type = MT_ROW_TYPE(ROW, answer_fields);

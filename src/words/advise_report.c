@@ -70,7 +70,7 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
     mt_finding_add_short_blocks(finding, out);
     mt_text_add(out, "%s%s", out->length > begin ? ", " : "", MT_SIZE(finding->bytes));
     if (finding->blocks > 0)
-        mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "hole" : "block",
+        mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "gap" : "block",
                     finding->blocks == 1 ? "" : "s");
     if (finding->taken_at[0] != '\0') {
         mt_text_add(out, ", at ");
@@ -217,7 +217,7 @@ static void print_findings(const struct report *report)
 static void add_places(struct mt_text *out, const struct mt_fragmentation *found, const struct mt_finding *finding)
 {
     struct mt_text what = {0};
-    mt_text_add(out, "When %s were reserved, %s were in %" PRIu64 " hole%s between blocks",
+    mt_text_add(out, "When %s were reserved, %s were in %" PRIu64 " gap%s between blocks",
                 MT_SIZE(found->reserved_bytes), MT_SIZE(found->hole_bytes), found->hole_count,
                 found->hole_count == 1 ? "" : "s");
     if (found->hole_bytes > 0) {
@@ -334,8 +334,8 @@ static void print_notes(const struct report *report)
                       ", around the peak: replays begin with what was live then.",
                       report->answer->question->run->event_count, material->first_step, material->last_step);
     if (left_out > 0)
-        mt_screen_say(report->screen, "\n%zu more kind%s of blocks could be there for less time: --all tells of them.",
-                      left_out, left_out == 1 ? "" : "s");
+        mt_screen_say(report->screen, "\n%zu more kind%s of blocks could be freed earlier; --all lists them.", left_out,
+                      left_out == 1 ? "" : "s");
 }
 
 static void print_simulated(const struct report *report)
@@ -355,7 +355,7 @@ static void print_lines(const struct report *report)
 {
     const struct mt_peak_lines *lines = &report->answer->lines;
     if (lines->count > 0) {
-        mt_screen_say(report->screen, "\nMost of what is live at the peak was asked for by:");
+        mt_screen_say(report->screen, "\nMost of the peak was allocated by:");
         mt_screen_rows(report->screen, &mt_peak_line_type, NULL, "blocks", lines->items, lines->count);
     }
     if (report->input->program.is_dry)

@@ -259,7 +259,7 @@ static void add_hints(const struct mt_check *check, const struct mt_check_place 
         unsigned kinds;
         const char *command, *tells;
     } hints[] = {
-        {OF(ENDED), "oom", "what was asked for, what was live, and what would have sufficed"},
+        {OF(ENDED), "oom", "the refused request, live memory, and changes that are enough"},
         {RELATIVE, "diff", "why it is more than there"},
         {OF(LEAKS), "advise", "what steps leave behind, and what else could be spared"},
         {OF(PEAK) | OF(CATEGORY) | OF(ROLE) | OF(MODULE), "top --at peak", "the largest blocks at the peak"},

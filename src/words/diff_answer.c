@@ -326,7 +326,7 @@ static void find_doubts(struct mt_diff_answer *answer)
         return;
     struct mt_text *unknown = add_doubt(answer);
     mt_settings_add_unknown(changes, answer->question[MT_SIDE_A].run, answer->question[MT_SIDE_B].run, unknown);
-    mt_text_add(unknown, ", so the two may differ in more than is told");
+    mt_text_add(unknown, ", so the two may differ in other ways, too");
 }
 
 mt_status mt_diff_answer_load(struct mt_diff_answer *answer)

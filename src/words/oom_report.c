@@ -12,13 +12,13 @@
 
 /* ---- the request ---- */
 
-/* Prints "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)". */
+/* Prints "The device refused 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)". */
 static void print_what(const struct mt_oom_request_row *request, const struct mt_screen *screen)
 {
     const struct mt_label_row *label = &request->label;
     uint64_t bytes = request->refusal.mark.value;
     bool has_dtype = label->dtype[0] != '\0', has_shape = label->shape[0] != '\0';
-    mt_screen_say(screen, "It asked for %s (%" PRIu64 " bytes) of %s, for %s: %s%s%s%s%s%s", MT_SIZE(bytes), bytes,
+    mt_screen_say(screen, "The device refused %s (%" PRIu64 " bytes) of %s, for %s: %s%s%s%s%s%s", MT_SIZE(bytes), bytes,
                   label->category, label->op, label->role, has_dtype ? ", " : "", label->dtype, has_shape ? " (" : "",
                   label->shape, has_shape ? ")" : "");
 }
@@ -36,9 +36,9 @@ static void print_where(const struct mt_oom_answer *answer, const struct mt_oom_
         mt_text_add(&line, " of %s", mt_format_step(answer->step, step));
     mt_text_add(&line, ". ");
     if (alike == 0)
-        mt_text_add(&line, "It was the first such request");
+        mt_text_add(&line, "No such request came before");
     else
-        mt_text_add(&line, "%" PRIu64 " such request%s had been met", alike, alike == 1 ? "" : "s");
+        mt_text_add(&line, "%" PRIu64 " such request%s succeeded before", alike, alike == 1 ? "" : "s");
     if (!answer->material.is_whole)
         mt_text_add(&line, " since step %" PRId64, answer->material.first_step);
     mt_text_add(&line, ".");
@@ -67,15 +67,16 @@ static void add_given_back(const struct mt_refusal *refusal, struct mt_text *out
 {
     bool is_one = refusal->given_back_segments == 1;
     if (refusal->given_back_segments == 0)
-        mt_text_add(out, "no segment was idle, so nothing could be given back");
+        mt_text_add(out, "no segment was idle, so none could be freed");
     else
-        mt_text_add(out, "after %" PRIu64 " idle segment%s of %s %s given back, in vain", refusal->given_back_segments,
-                    is_one ? "" : "s", MT_SIZE(refusal->given_back_bytes), is_one ? "was" : "were");
+        mt_text_add(out, "after %" PRIu64 " idle segment%s of %s %s freed, which was not enough",
+                    refusal->given_back_segments, is_one ? "" : "s", MT_SIZE(refusal->given_back_bytes),
+                    is_one ? "was" : "were");
 }
 
 static void add_holes(const struct mt_refusal *refusal, struct mt_text *out)
 {
-    mt_text_add(out, "free between blocks, in %" PRIu64 " hole%s", refusal->hole_count,
+    mt_text_add(out, "free between blocks, in %" PRIu64 " gap%s", refusal->hole_count,
                 refusal->hole_count == 1 ? "" : "s");
     if (refusal->hole_count > 0)
         mt_text_add(out, ", the largest of %s", MT_SIZE(refusal->largest_hole_bytes));
@@ -96,12 +97,12 @@ static void print_memory(const struct mt_oom_answer *answer, const struct mt_scr
         {knows_capacity, {"capacity", refusal->capacity_bytes, ""}},
         {true, {"reserved", refusal->reserved_bytes, mt_text_get(&given_back)}},
         {true, {"  live", refusal->allocated_bytes, ""}},
-        {true, {"  holes", refusal->hole_bytes, mt_text_get(&holes)}},
+        {true, {"  gaps", refusal->hole_bytes, mt_text_get(&holes)}},
         {knows_capacity, {"not reserved", mt_refusal_left(refusal), ""}},
         {true,
          {"needed", refusal->needed_bytes,
-          refusal->grows ? "by so much a segment would have grown, since no hole served"
-                         : "a new segment, since no hole served"}},
+          refusal->grows ? "no free gap was large enough; a segment would have had to grow by this"
+                         : "for a new segment: no free gap was large enough"}},
         {knows_free, {"device free", (uint64_t)refusal->device_free_bytes, "by its driver, when it refused"}},
         {refusal->short_bytes > 0,
          {"short", refusal->short_bytes,
@@ -225,21 +226,20 @@ static void print_changes(const struct mt_oom_answer *answer, const struct mt_oo
                       answer->simulated_device);
     if (has_proof(row, MT_PROOF_REPLAY))
         mt_screen_say(screen, "Replay: the run up to this request with the change, and the request was met; what the "
-                              "rest of the step would have asked for is not known.");
+                              "rest of the step requests is not known.");
 }
 
 /* Prints the bytes that would have to go, where no change that was tried suffices. */
 static void print_nothing_suffices(const struct mt_oom_answer *answer, const struct mt_screen *screen)
 {
     if (mt_refusal_is_limited(&answer->refusal))
-        mt_screen_say(screen, "\nNo change that was tried would have sufficed under the limit.");
+        mt_screen_say(screen, "\nNo change that was tried fits under the limit.");
     else if (answer->refusal.short_bytes > 0)
-        mt_screen_say(
-            screen, "\nNo change that was tried would have sufficed: at least %s of what was live%s would have to go.",
-            MT_SIZE(answer->refusal.short_bytes), mt_oom_knows_free(answer) ? ", or of what others held," : "");
+        mt_screen_say(screen, "\nNo change that was tried is enough: at least %s of live memory%s must go.",
+                      MT_SIZE(answer->refusal.short_bytes),
+                      mt_oom_knows_free(answer) ? ", or of other processes' memory," : "");
     else
-        mt_screen_say(screen,
-                      "\nNo change that was tried would have sufficed: what others held of the device may have to go.");
+        mt_screen_say(screen, "\nNo change that was tried is enough: other processes on the device may have to end.");
 }
 
 /* Prints the changes that were simulated in vain, and the bytes that each lacks. */

@@ -60,10 +60,10 @@ static const struct mt_field hole_fields[] = {
     MT_TEXT(ROW, reason, "reason", NULL, "`too small`, `other pool`, `other stream` or `not taken`"),
     MT_STREAM(ROW, group.stream, "stream", NULL, "of their segments"),
     MT_TEXT(ROW, pool, "pool", NULL, "of their segments, `small` or `large`"),
-    MT_COUNT(ROW, group.count, "count", "holes", NULL),
+    MT_COUNT(ROW, group.count, "count", "gaps", NULL),
     MT_BYTES(ROW, group.bytes, "bytes", "size", NULL),
     MT_BYTES(ROW, group.largest_bytes, "largest_bytes", "largest", NULL),
-    MT_SHOWN(TEXT, const char *, ROW, segments, "segments", "holes in segments"),
+    MT_SHOWN(TEXT, const char *, ROW, segments, "segments", "gaps in segments"),
     MT_SHOWN_OWNED(TEXT, ROW, why, "why", "why they could not serve"),
     MT_FIELDS_END,
 };
@@ -88,7 +88,7 @@ static const struct mt_row_type place_type = MT_ROW_TYPE(struct mt_oom_share, pl
 
 #define ROW struct mt_oom_change_row
 static const struct mt_field change_fields[] = {
-    MT_OWNED(ROW, change, "change", "would have sufficed", "in words or as options"),
+    MT_OWNED(ROW, change, "change", "enough", "in words or as options"),
     MT_TEXT(ROW, proof_name, "proof", "proved by",
             "`simulation`: the whole run with it ran to its end; `replay`: the run up to the request, which was met"),
     MT_BYTES(ROW, reserved_bytes, "reserved_bytes", "peak reserved", "the peak with it"),
@@ -114,7 +114,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "the same by category"),
     MT_ROWS(ROW, places.items, places.count, "by_place", &place_type, "the same by place"),
     MT_ROWS(ROW, changes, change_count, "changes", &mt_oom_change_type,
-            "that would have sufficed; simulated ones first, each kind from the one that costs least"),
+            "that are enough; simulated ones first, each kind from cheapest to most expensive"),
     MT_KNOWN(ROW, needs_bytes, "needs_bytes", NULL, "of the whole run as it was, by simulation; null: not known"),
     MT_FLAG(ROW, is_reproduced, "replayed", NULL, "false: a replay does not end at the request, so none was tried"),
     MT_TEXT(ROW, smallest_card, "smallest_card", NULL,
@@ -257,7 +257,7 @@ static void add_verdict(const struct mt_oom_answer *answer, struct mt_text *out)
                     MT_SIZE(refusal->needed_bytes));
     else if (all >= needed)
         mt_text_add(
-            out, "%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
+            out, "%s are free, which is enough, but not in one piece: %s of reserved memory is in gaps between blocks.",
             MT_SIZE(all),
             mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, (char[MT_BYTES_TEXT]){0}));
     else

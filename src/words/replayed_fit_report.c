@@ -124,7 +124,7 @@ static void print_verdict(const struct mt_replayed_question *question, const str
     else if (fit->fits)
         mt_screen_say(
             screen,
-            "It fits %s, but only as cached memory is given back: without that it reserves %s of the %s that a run "
+            "It fits %s, but only because cached memory is freed: otherwise it reserves %s of the %s that a run "
             "can have.",
             device->name, reserved, capacity);
     else

@@ -91,7 +91,7 @@ static void print_table(const struct mt_question *question, const struct used_an
         mt_say("Read from the driver at the end of %s:", mt_format_step(used->step, text));
     mt_rows_print(&part_type, "name bytes share meaning", NULL, answer->parts, PART_COUNT + 1);
     if (used->free >= 0 && used->total >= 0)
-        mt_say("\nThe card has %s, of which %s are free.", MT_SIZE((uint64_t)used->total),
+        mt_say("\nThe card has %s; %s are free.", MT_SIZE((uint64_t)used->total),
                mt_format_bytes((uint64_t)used->free, text));
 }
 

@@ -36,7 +36,7 @@ const struct mt_command mt_command_oom = {
     .details =
         "It explains the newest run of the trace that ended out of memory: the request that failed and the code\n"
         "that made it, the memory that the device had left, reserved memory that was free and why it could not be\n"
-        "used, live memory, and changes that would have sufficed, cheapest first. Each change was checked in one of\n"
+        "used, live memory, and changes that are enough, cheapest first. Each change was checked in one of\n"
         "two ways:\n"
         "\n"
         "Simulation: the whole run was repeated with the change, on a simulated device of the same size, and\n"

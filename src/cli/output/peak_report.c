@@ -159,7 +159,7 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
         MT_BYTES(ROW, bytes[MT_MEASURE_ALLOCATED], "allocated_bytes", NULL, "the peak of live blocks, rounded up"),    \
         MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),              \
         MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL,                                              \
-                 "the peak of what was taken from the device"),                                                        \
+                 "the peak of memory that was reserved on the device"),                                                \
         MT_BYTES(ROW, untuned_bytes, "untuned_bytes", NULL,                                                            \
                  "the peak of live blocks without autotuning, which later runs find in a cache"),                      \
         MT_CHOICE(ROW, by, "by", NULL, "role, or as `--by` says: the name of the first field of `rows`",               \
@@ -170,7 +170,7 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
         MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &live_##KEY, NULL),                                 \
         MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_##KEY, NULL),                               \
         MT_ROWS(ROW, phases, phase_count, "phases", &phase_type,                                                       \
-                "the highest moment of each, in the step that went highest; none if it tells of no phase"),            \
+                "the highest moment of each, in the step that went highest; none if it has no phases"),                \
         MT_ROWS(ROW, pools, pool_count, "pools", &pool_type,                                                           \
                 "private pools of PyTorch, at the peak of allocated bytes"),                                           \
         MT_ROWS(ROW, outside, outside_count, "outside", &holder_type,                                                  \

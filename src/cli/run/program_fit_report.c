@@ -102,7 +102,7 @@ static void print_verdict(const struct answer *answer)
     if (answer->fits && answer->room_bytes >= 0)
         mt_say("It fits: %s reserves %s at its peak, which leaves %s.", who.data, reserved, room);
     else if (answer->fits)
-        mt_say("It fits, but only as cached memory is given back: with more memory %s would reserve %s.", who.data,
+        mt_say("It fits, but only because cached memory is freed: with more memory %s would reserve %s.", who.data,
                reserved);
     else
         mt_say("It does not fit: %s reserves %s, %s more than there is.", who.data, reserved, room);

@@ -94,10 +94,11 @@ static void describe_refusal(void *context, const struct mt_alloc_refusal *refus
     add_asker(refusal, interner, out);
     add_live(*refusal, interner, out);
     if (refusal->released_bytes > 0)
-        mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
+        mt_text_add(out,
+                    "\nfreed       %s of cached segments, which was not enough: every other segment has a live block",
                     MT_SIZE(refusal->released_bytes));
     else
-        mt_text_add(out, "\ngiven back  nothing: no segment was idle");
+        mt_text_add(out, "\nfreed       nothing: no segment was idle");
     add_next(plan != NULL ? plan->trace : NULL, out);
 }
 
