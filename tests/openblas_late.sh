@@ -29,6 +29,8 @@ for command in --version runs peak top advise cards; do
     ! loads $command || die "memtrace $command loads OpenBLAS"
 done
 
+unset OPENBLAS_NUM_THREADS # which tests of a busy machine may set
+
 # One thread is all that the process can have: OpenBLAS would end it with a signal of its own. Limits do not hold for root.
 alone='prlimit --nproc=1'
 [ "$(id -u)" -ne 0 ] || alone='setpriv --reuid=65534 --clear-groups prlimit --nproc=1'
