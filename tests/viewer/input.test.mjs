@@ -151,6 +151,10 @@ test("on a narrow page the panel of what was chosen is in view", () =>
         const { y, height } = await page.locator("#block").boundingBox();
         assert.ok(y > 0 && y + height <= 700, `${y} ${height}`);
         assert.equal(await page.evaluate(() => document.activeElement?.tagName), "BODY");
+        const last = page.locator("#live button").last();
+        await last.focus(); // by keyboard: the page scrolls until the button is above the panel
+        const button = await last.boundingBox();
+        assert.ok(button.y + button.height < (await page.locator("#block").boundingBox()).y, "nothing is hidden by it");
         await page.click("#close-block");
         await settle(page);
         assert.equal(await page.isVisible("#block"), false);
