@@ -35,6 +35,8 @@ for (const [name, words] of [
                 await settle(page);
                 assert.deepEqual(await violations(page), []);
                 await page.fill("#search", "");
+                await page.selectOption("#color-key", "category");
+                await settle(page);
                 const entry = page.locator("#legend button").first(); // with it all others are off
                 if ((await entry.count()) > 0) await entry.click();
                 await settle(page);
