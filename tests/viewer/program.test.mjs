@@ -183,6 +183,7 @@ test("the changes that memtrace advise checked have their peaks, on any card", {
             .filter((bytes) => bytes < before)
             .sort((a, b) => a - b);
         await page.click("#all-changes");
+        await settle(page);
         const texts = await page.locator("#changes .sizes").allTextContents();
         assert.equal(texts.length, peaks.length);
         for (const [i, text] of texts.entries())
@@ -306,6 +307,8 @@ test("names of a trace are shown as text, and none of them acts", { skip }, asyn
     await withPage("strange", async (page) => {
         assert.match(await page.title(), / · memtrace$/);
         assert.equal(await page.locator("#page img, #page script, #page b b").count(), 0);
+        await page.selectOption("#color-key", "category"); // roles have no names of the program's choice
+        await settle(page);
         const legend = await legendOf(page);
         assert.ok("<script>document.title='taken'</script>" in legend, Object.keys(legend).join());
         const sum = Object.values(legend).reduce((bytes, each) => bytes + each, 0);
