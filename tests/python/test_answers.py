@@ -81,7 +81,8 @@ def test_changes_are_those_that_matter(folder):
     changes = json.loads(command(folder, "advise", "--json"))["changes"]
     by_name = {change["change"]: change for change in changes}
     assert changes[-1]["change"].startswith("SGD")
-    assert "checkpoint of Net.blocks.*" in by_name and "fused cross entropy" in by_name and "half the micro-batch" in by_name
+    assert "fused cross entropy" in by_name and "half the micro-batch" in by_name
+    assert "checkpoint of Net.blocks.*" not in by_name  # which lowers live memory, but reserves more, as a dry run with it shows
     states = 2 * PARAMETERS
     saved = by_name["SGD: no optimizer state"]["bytes"]
     assert abs(saved - states) < 0.02 * states
