@@ -4,6 +4,7 @@
  */
 import { compositionAt } from "./composition.js";
 import { make, shortText } from "./dom.js";
+import { reservedAt } from "./moment.js";
 import { changeText, exactBytes, plural, sizeText } from "./numbers.js";
 import { cardBars, firstRemedy } from "./verdict_card.js";
 import { describeMoment, inPlaceText, runName } from "./where.js";
@@ -58,13 +59,19 @@ function oneRun(scene) {
     const run = scene.runs[0];
     const { allocated, reserved } = run.peaks;
     if (allocated.bytes === 0) return [make("p", {}, "Nothing was allocated in this run.")];
-    const place = inPlaceText(describeMoment(scene.description, run, allocated.event));
+    /** @param {number} event */
+    const placeOf = (event) => inPlaceText(describeMoment(scene.description, run, event));
+    const place = placeOf(allocated.event);
+    const then = sizeText(reservedAt(run, allocated.event));
+    const most = sizeText(reserved.bytes);
+    const atMost = `${most} reserved at most`;
+    const reservedText = then === most ? atMost : `${then} reserved then, ${atMost}${placeOf(reserved.event)}`;
     return [
         make(
             "p",
             {},
             make("span", { id: "peak-size" }, sizeText(allocated.bytes)),
-            ` allocated at the peak${place && ","}${place}; ${sizeText(reserved.bytes)} reserved at most. `,
+            ` allocated at the peak${place && ","}${place}; ${reservedText}. `,
             make("span", { class: "faint" }, `${exactBytes(allocated.bytes)}.`),
         ),
     ];

@@ -7,7 +7,7 @@ import { columnsOfView, rasterArea } from "./area_raster.js";
 import { momentAt } from "./axis.js";
 import { PHASE_TINTS } from "./bars.js";
 import { channels, mixed } from "./colors.js";
-import { drawGhost, ghostLeft } from "./ghost.js";
+import { drawGhost, ghostLabel, ghostLeft } from "./ghost.js";
 import { wordOf } from "./inks.js";
 import { intervalAt, lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
@@ -100,6 +100,20 @@ export function besideMark(x, width, plotWidth) {
 }
 
 /**
+ * Returns the left edge of a text of 16 pixels' height: its own or, where another label stands, next to that label.
+ * @param {number} left
+ * @param {number} width
+ * @param {number} y
+ * @param {?{left: number, width: number, y: number}} label
+ */
+function nextToLabel(left, width, y, label) {
+    if (!label || Math.abs(y - label.y) >= LABEL_HEIGHT) return left;
+    if (left + width + LABEL_GAP < label.left || left > label.left + label.width + LABEL_GAP) return left;
+    const before = label.left - LABEL_GAP - width;
+    return before > LEFT ? before : label.left + label.width + LABEL_GAP;
+}
+
+/**
  * Draws a mark on the peak, if it is in view: a triangle above it, and its size.
  * @param {Plot} plot
  * @param {Scene} scene
@@ -124,8 +138,11 @@ function drawPeak(plot, scene, number, top, most, height) {
     context.fill();
     const text = `peak ${sizeText(bytes)}`;
     context.font = `600 12px ${theme.font}`;
-    const left = LEFT + besideMark(x, context.measureText(text).width, plot.width);
-    drawLabel(context, theme, text, left, Math.max(8, y - 8), theme.text);
+    const { width } = context.measureText(text);
+    const at = Math.max(8, y - 8);
+    const refused = scene.isFiltered ? null : ghostLabel(plot, scene, number, top, height);
+    const left = nextToLabel(LEFT + besideMark(x, width, plot.width), width, at, refused);
+    drawLabel(context, theme, text, left, at, theme.text);
     context.font = `11px ${theme.font}`;
 }
 
@@ -227,6 +244,8 @@ function drawOom(plot, scene, number, top, height) {
 }
 
 const OOM_TEXT = "out of memory";
+const LABEL_HEIGHT = 16; // pixels, as plot.js draws it
+const LABEL_GAP = 10; // pixels between two labels
 const MARK_WIDTH = 9; // pixels from the middle of a mark to its text
 export const ABOVE = 16; // pixels above the highest value, for the mark on the peak
 

@@ -19,6 +19,34 @@ export function ghostLeft(plot, { refusals, axis, view }, number) {
 }
 
 /**
+ * Returns a function from bytes to the height of a pixel in an area.
+ * @param {Scene} scene
+ * @param {number} top
+ * @param {number} height
+ */
+const heightOf = (scene, top, height) => (/** @type {number} */ bytes) =>
+    top + height - (bytes / scene.areaTop) * height;
+
+/**
+ * Returns the text above the ghost and its place; null without a ghost. Leaves its font in the context.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} top
+ * @param {number} height
+ */
+export function ghostLabel(plot, scene, number, top, height) {
+    const x = ghostLeft(plot, scene, number);
+    const refusal = scene.refusals[number];
+    if (x === null || !refusal) return null;
+    const text = `${sizeText(refusal.bytes)} refused`;
+    plot.context.font = `600 12px ${scene.theme.font}`;
+    const { width } = plot.context.measureText(text);
+    const high = heightOf(scene, top, height)(scene.ghostTop(number));
+    return { text, left: LEFT + Math.min(x, plot.width - width - 4), width, y: Math.max(8, high - 9) };
+}
+
+/**
  * @param {Plot} plot
  * @param {Scene} scene
  * @param {number} number
@@ -31,8 +59,7 @@ export function drawGhost(plot, scene, number, top, height) {
     if (x === null || !refusal) return;
     const { context } = plot;
     const { theme } = scene;
-    /** @param {number} bytes */
-    const y = (bytes) => top + height - (bytes / scene.areaTop) * height;
+    const y = heightOf(scene, top, height);
     const [high, low] = [scene.ghostTop(number), reservedAt(scene.runs[number], refusal.event)].map(y);
     context.fillStyle = context.strokeStyle = theme.alarm;
     context.globalAlpha = 0.14;
@@ -42,9 +69,7 @@ export function drawGhost(plot, scene, number, top, height) {
     context.setLineDash([4, 3]);
     context.strokeRect(LEFT + x, high, GHOST_WIDTH, low - high);
     context.setLineDash([]);
-    const text = `${sizeText(refusal.bytes)} refused`;
-    context.font = `600 12px ${theme.font}`;
-    const left = Math.min(x, plot.width - context.measureText(text).width - 4);
-    drawLabel(context, theme, text, LEFT + left, Math.max(8, high - 9), theme.alarm);
+    const label = ghostLabel(plot, scene, number, top, height);
+    if (label) drawLabel(context, theme, label.text, label.left, label.y, theme.alarm);
     context.font = `11px ${theme.font}`;
 }

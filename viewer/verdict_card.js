@@ -2,7 +2,8 @@
  * The card at the top of the page: a bar of each run's memory on one scale, by role, and the change to make first. The sentences
  * above the bars are answer.js's.
  *
- *   |parameter|optimizer state|gradient|activation|temporary|other|cached|outside|free      |   the card's end
+ *   |parameter|optimizer state|gradient|activation|temporary|other|cached|reserved at other times|outside|free      |
+ *                                                                                                    the card's end
  *
  * @typedef {{name: string, bytes: number}} MemoryPart
  */
@@ -18,6 +19,8 @@ import { runName } from "./where.js";
 /** Roles with a part of their own, from the left. All others share one. */
 const CARD_ROLES = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
 const OTHER_ROLES = "other";
+/** What a run reserved at most, beyond the reserved bytes of the moment. */
+const RESERVED_ELSE = "reserved at other times";
 
 /** The share of what is held below which the key under a bar leaves a part out. */
 const LEAST_IN_KEY = 0.002;
@@ -48,14 +51,16 @@ export function rolesAt(scene, number, moment) {
  */
 export function memoryParts(scene, number) {
     const run = scene.runs[number];
-    const refusal = scene.refusals[number];
-    const roles = rolesAt(scene, number, scene.openingMoments[number]);
-    const live = roles.reduce((sum, { bytes }) => sum + bytes, 0);
-    const reserved = refusal ? reservedAt(run, refusal.event) : run.peaks.reserved.bytes;
+    const moment = scene.openingMoments[number];
+    const roles = rolesAt(scene, number, moment);
+    const live = sumOf(roles);
+    const then = reservedAt(run, moment);
+    const reserved = scene.refusals[number] ? then : run.peaks.reserved.bytes;
     const { outside_bytes: outside = 0, card_bytes: card = run.info.capacity_bytes } = scene.answers?.verdict ?? {};
     return [
         ...roles,
-        { name: "cached", bytes: Math.max(0, reserved - live) },
+        { name: "cached", bytes: Math.max(0, then - live) },
+        { name: RESERVED_ELSE, bytes: Math.max(0, reserved - Math.max(then, live)) },
         { name: "outside", bytes: outside },
         { name: "free", bytes: Math.max(0, card - Math.max(reserved, live) - outside) },
     ];
@@ -67,7 +72,7 @@ export function memoryParts(scene, number) {
  * @param {Attributes} [attributes]
  */
 function makeSwatch(name, attributes) {
-    const swatch = make("span", { class: `part ${name.replace(" ", "-")}`, ...attributes });
+    const swatch = make("span", { class: `part ${name.replaceAll(" ", "-")}`, ...attributes });
     swatch.style.background = roleColors().find((role) => role.name === name)?.css ?? "";
     return swatch;
 }

@@ -88,6 +88,59 @@ test("a request too large for the page's numbers is told as more than what they 
             assert.match(await page.textContent("#answer"), /Out of memory: 256\.00 TiB or more for Data \(take\)/),
     ));
 
+/** Returns the box of each text that an area draws: { text, left, right, y }. */
+const textsOfArea = (page) =>
+    page.evaluate(() => {
+        const context = document.getElementById("area-0").getContext("2d");
+        const boxes = [];
+        const fillText = context.fillText.bind(context);
+        context.fillText = (text, x, y) => {
+            if (context.textAlign === "left")
+                boxes.push({ text, left: x, right: x + context.measureText(text).width, y });
+            fillText(text, x, y);
+        };
+        window.dispatchEvent(new KeyboardEvent("keydown", { key: "t" })); // draws anew
+        return new Promise((resolve) => {
+            requestAnimationFrame(() => requestAnimationFrame(() => resolve(boxes)));
+        });
+    });
+
+test("the labels of the peak and of a small refusal at it are next to each other", () =>
+    withRun(
+        "refused-at-peak",
+        (recording) => {
+            for (let i = 0; i < 60; i++) recording.phase("init");
+            recording.alloc(900 * MIB, { ...LABEL, category: "Param" });
+            recording.outOfMemory(MIB, "model", { ...LABEL, category: "Data" });
+        },
+        async (page) => {
+            const boxes = await textsOfArea(page);
+            const [peak, refused] = [/^peak 900\.00 MiB$/, /^1\.00 MiB refused$/].map(
+                (words) => boxes.find(({ text }) => words.test(text)) ?? assert.fail(JSON.stringify(boxes)),
+            );
+            assert.ok(Math.abs(peak.y - refused.y) < 16, "on one line");
+            assert.ok(peak.right < refused.left || refused.right < peak.left, JSON.stringify([peak, refused]));
+        },
+        { info: { state: "oom" } },
+    ));
+
+test("a run that reserves most at another moment than its peak says what is reserved at both", () =>
+    withRun(
+        "reserved-later",
+        (recording) => {
+            recording.free(recording.alloc(600 * MIB, { ...LABEL, category: "Param" }));
+            recording.alloc(400 * MIB, { ...LABEL, category: "Data" }); // in a segment of its own
+        },
+        async (page) => {
+            assert.match(
+                await page.textContent("#answer"),
+                /600\.00 MiB allocated at the peak; 600\.00 MiB reserved then, 1000\.00 MiB reserved at most\./,
+            );
+            const key = await page.locator(".card-key li").allTextContents();
+            assert.deepEqual(key.slice(0, 2), ["temporary 600.00 MiB", "reserved at other times 400.00 MiB"]);
+        },
+    ));
+
 test("the page's title names its runs", () =>
     withRun(
         "titled",
