@@ -508,7 +508,7 @@ void mt_diff_add_sentence(const struct mt_diff_answer *answer, struct mt_text *o
         mt_text_add(out, ", because of ");
         add_causes_of(&answer->diff, parts->delta_bytes > 0, out);
         if (add_causes_of(&answer->diff, parts->delta_bytes < 0, &against) > 0)
-            mt_text_add(out, "; against that stand %s", mt_text_get(&against));
+            mt_text_add(out, ", offset by %s", mt_text_get(&against));
     }
     mt_text_add(out, ".");
     mt_text_release(&against);
