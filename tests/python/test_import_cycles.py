@@ -80,5 +80,5 @@ def test_cycles_are_found_in_functions_and_across_folders(tmp_path):
 
 
 def test_names_of_files_are_unique():
-    names = [path.name for path in modules_of(PACKAGE).values() if path.name != "__init__.py"]
+    names = [path.name for path in modules_of(PACKAGE).values() if not path.name.startswith("__")]
     assert sorted(set(names)) == sorted(names)

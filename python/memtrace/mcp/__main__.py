@@ -35,7 +35,7 @@ def main() -> int:
         return 2
     try:
         from .limited import Limits
-        from .server import Settings, make_server
+        from .tools import Settings, make_server
     except ImportError as error:
         print(f"memtrace: mcp: {sys.executable} lacks the package mcp 2, which needs Python 3.10 ({error}): "
               f"{sys.executable} -m pip install 'memtrace-gpu[mcp]'", file=sys.stderr)

@@ -55,7 +55,7 @@ static bool is_recomputed(const struct mt_label_row *label)
 
 static bool is_dropout_of_lora(const struct mt_label_row *label)
 {
-    return strstr(label->span, "lora_dropout") != NULL && strstr(label->op, "dropout") != NULL;
+    return strstr(label->span, "lora_dropout") != NULL;
 }
 
 static bool is_list_of_optimizer(const struct mt_label_row *label)
