@@ -200,12 +200,12 @@ static void slow_clients_hold_neither_others_nor_the_run(void **state)
     assert_int_equal(send(slow[0], "E", 1, 0), 1);
     /* The others are still connected: the answer waited for none of them. */
     assert_int_equal(recv(slow[SLOW - 1], page, 1, MSG_DONTWAIT), -1);
-    assert_int_equal(recv(slow[0], page, 1, 0), 0); /* its deadline has passed, whatever it sent */
+    assert_true(recv(slow[0], page, 1, 0) <= 0); /* its deadline has passed, whatever it sent */
     const int dripping = connect_to(port);
     assert_int_equal(send(dripping, "GET", 3, 0), 3);
     assert_int_equal(shell("echo >hold; timeout 20 sh -c 'until test -s code; do sleep 0.05; done'; cat code")->code,
                      0);
-    assert_int_equal(recv(dripping, page, 1, 0), 0);
+    assert_true(recv(dripping, page, 1, 0) <= 0); /* closed, or reset if what was sent was not read */
     close(dripping);
     for (int i = 0; i < SLOW; i++)
         close(slow[i]);

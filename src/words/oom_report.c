@@ -18,9 +18,9 @@ static void print_what(const struct mt_oom_request_row *request, const struct mt
     const struct mt_label_row *label = &request->label;
     uint64_t bytes = request->refusal.mark.value;
     bool has_dtype = label->dtype[0] != '\0', has_shape = label->shape[0] != '\0';
-    mt_screen_say(screen, "The device refused %s (%" PRIu64 " bytes) of %s, for %s: %s%s%s%s%s%s", MT_SIZE(bytes), bytes,
-                  label->category, label->op, label->role, has_dtype ? ", " : "", label->dtype, has_shape ? " (" : "",
-                  label->shape, has_shape ? ")" : "");
+    mt_screen_say(screen, "The device refused %s (%" PRIu64 " bytes) of %s, for %s: %s%s%s%s%s%s", MT_SIZE(bytes),
+                  bytes, label->category, label->op, label->role, has_dtype ? ", " : "", label->dtype,
+                  has_shape ? " (" : "", label->shape, has_shape ? ")" : "");
 }
 
 static void print_where(const struct mt_oom_answer *answer, const struct mt_oom_request_row *request,
