@@ -429,7 +429,7 @@ static void whatever_happened_is_accounted_for(void **state)
         for (size_t i = 0; i < EVENTS; i++) {
             static const struct mt_value nobody;
             random = mt_splitmix64(random);
-            events[i] = (struct mt_torch_event){.action = (mt_torch_action)(random % MT_TORCH_ACTION_COUNT),
+            events[i] = (struct mt_torch_event){.action = (uint8_t)(random % MT_TORCH_ACTION_COUNT),
                                                 .address = (random >> 8) % PLACES << 12,
                                                 .bytes = sizes[(random >> 20) % 8],
                                                 .stream = (random >> 30) % 3,
