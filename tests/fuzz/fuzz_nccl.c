@@ -1,6 +1,7 @@
 /* Fuzzes both readers of what NCCL says of its memory: of its log as a run, and of a file next to a snapshot. */
 #include "base/interner.h"
 #include "producers/file/import.h"
+#include "producers/file/nccl_log.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
