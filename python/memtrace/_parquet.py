@@ -199,7 +199,7 @@ def with_steps(rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
 
 
 def folder_name(job: str) -> str:
-    """Returns the name of a job's folder. Different jobs have different names, none of which an engine takes for a pattern."""
+    """Returns the name of a job's folder. Different jobs have different names. No engine reads a name as a pattern."""
     longest, digits = 200, 16
     quoted = urllib.parse.quote(job, safe="", errors="surrogatepass").replace("~", "%7E")
     if len(quoted) > longest:

@@ -10,7 +10,7 @@ from ._visible import visible
 
 
 def cell(name: str, value: Any) -> str:
-    """Returns a cell of a table; bytes in the largest unit of which there is one."""
+    """Returns a cell of a table; bytes are in the largest unit that they fill."""
     if not isinstance(value, int):
         return visible(str(value))
     return in_words(value) if name.endswith("bytes") else f"{value:,}"

@@ -1,5 +1,5 @@
-"""What of a command's JSON an agent is told: the fields that answer its question, in at most 2 KB, with the command that prints
-all of them.
+"""Makes an agent's answer from a command's JSON: the fields that answer its question, in at most 2 KB, with the command that
+prints all fields.
 
 An answer is JSON in ASCII. So a name from a trace, which anyone may have chosen, is one string: it holds no line end, no
 terminal's control character and nothing invisible, and it is cut if it is long.
