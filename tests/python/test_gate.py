@@ -124,7 +124,7 @@ def test_programs_on_a_card_add_up_with_a_context_each_and_annotate_the_largest(
 
 
 def test_a_request_has_the_bytes_of_the_largest_rank_for_the_cards_of_a_node(programs):
-    words = "torchrun", "--nnodes", "2", "--nproc-per-node", "2", "hold.py"
+    words = os.path.join(os.path.dirname(PYTHON), "torchrun"), "--nnodes", "2", "--nproc-per-node", "2", "hold.py"
     told = json.loads(fit(programs, (*CONTEXT, "--quiet", "--json", "--only", "1"), *words).stdout)
     said = fit(programs, (*CONTEXT, "--as", "kai", "--only", "0"), *words)
     mib = math.ceil(told["bytes"] / MIB) + 768

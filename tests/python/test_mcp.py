@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -148,7 +149,7 @@ def test_each_question_is_answered_with_the_command_that_repeats_it(traced):
             answers["sql"] = await asking.answer("sql", query="SELECT id, name FROM run")
             assert answers["sql"]["rows"] == [[1, "small"], [2, "large"]]
             for answer in answers.values():
-                done = subprocess.run(answer["command"].replace("memtrace", find_program(), 1), shell=True, cwd=traced,
+                done = subprocess.run(answer["command"].replace("memtrace", shlex.quote(find_program()), 1), shell=True, cwd=traced,
                                       capture_output=True, text=True)
                 assert done.returncode == 0, done.stderr
                 assert json.loads(done.stdout)

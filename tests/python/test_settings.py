@@ -77,6 +77,8 @@ def test_empty_settings_are_none(monkeypatch):
 
 
 def test_an_answer_holds_the_bytes_of_any_file_name(tmp_path):
-    change(answers=str(tmp_path / "answers"))
+    answers = tmp_path / "answers"
+    answers.touch()
+    change(answers=str(answers))
     handover.tell(os.fsdecode(b"m\xff.py:1: said"))
-    assert (tmp_path / "answers").read_bytes().endswith(b"\tm\xff.py:1: said\n")
+    assert answers.read_bytes().endswith(b"\tm\xff.py:1: said\n")
