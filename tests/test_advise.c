@@ -1,4 +1,4 @@
-/* memtrace advise: what it claims of gradients against runs that let go of them earlier; what it says, and when it can't. */
+/* memtrace advise: what it claims of gradients against runs that free them earlier; what it says, and when it can't. */
 #include "base/status.h"
 #include "base/text.h"
 #include "program.h"
@@ -84,7 +84,7 @@ static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **s
     assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2 --alloc policy=torch")->code, 0);
     const struct said *said = MEMTRACE("advise");
     assert_says(said->out, " can fall by ");
-    assert_says(said->out, ": gradients live through a forward pass that has no use of");
+    assert_says(said->out, ": gradients stay allocated during the next forward");
     const char *option = strstr(said->out, "1  5.30 GiB  gradients in forward"),
                *time = strstr(said->out, "optimizer state");
     assert_non_null(option);

@@ -78,7 +78,7 @@ static void changes_of_the_program_nearly(void **state)
 {
     (void)state;
     json_t *answer = json_of(MEMTRACE("advise --trace theirs.db --json"));
-    expect_claim(answer, "gradients gone before forward", "--zero-grad before-forward", 0.001);
+    expect_claim(answer, "gradients freed before forward", "--zero-grad before-forward", 0.001);
     expect_claim(answer, "optimizer in backward", "--optimizer-in-backward on", 0.005);
     expect_claim(answer, "checkpoint of model.layers.*", "--checkpoint block", 0.025);
     json_decref(answer);

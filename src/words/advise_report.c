@@ -62,7 +62,7 @@ static void add_saving(const struct report *report, const struct mt_finding *fin
                 is_reserved ? "reserved" : "requested", MT_SIZE(finding->saved_bytes));
 }
 
-/* Adds "gradients live through a forward pass that has no use of them (gradient, 12.69 GiB in 291 blocks)." */
+/* Adds "gradients stay allocated during the next forward pass, which does not need them (gradient, 12.69 GiB in 291 blocks)." */
 static void add_waste(const struct mt_finding *finding, struct mt_text *out)
 {
     mt_text_add(out, "%s (", mt_finding_words[finding->pattern].waste);

@@ -65,12 +65,12 @@ struct change_words {
 
 static const struct change_words kinds[MT_CHANGE_KIND_COUNT] = {
     [MT_CHANGE_ALLOCATOR] = {.basis = "the run's own requests and frees"},
-    [MT_CHANGE_ZERO_GRAD] = {"gradients gone before forward",
+    [MT_CHANGE_ZERO_GRAD] = {"gradients freed before forward",
                              "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
-                             "gradients that live into the next forward pass are free from its begin on"},
-    [MT_CHANGE_IN_BACKWARD] = {"optimizer in backward",
-                               "register_post_accumulate_grad_hook, with the optimizer's step in it",
-                               "each gradient goes once the next is taken; those of tied weights would stay longer"},
+                             "gradients are freed before the next forward pass begins"},
+    [MT_CHANGE_IN_BACKWARD] =
+        {"optimizer in backward", "register_post_accumulate_grad_hook, with the optimizer's step in it",
+         "each gradient is freed once the next is allocated; gradients of tied weights would stay longer"},
     [MT_CHANGE_SLICED_LOSS] = {"fused cross entropy",
                                "a loss that computes logits in slices, such as LigerFusedLinearCrossEntropyLoss",
                                "logits and blocks of their width are an eighth as large"},
@@ -78,13 +78,14 @@ static const struct change_words kinds[MT_CHANGE_KIND_COUNT] = {
         {"half the micro-batch",
          "half as many samples in each forward, loss / 2, and optimizer.step() after every second",
          "assumed: inputs, and blocks of forward and backward that do not have the size of a "
-         "parameter, halve; gradients live through the second forward"},
+         "parameter, halve; gradients stay allocated during the second forward"},
     [MT_CHANGE_CHECKPOINT] = {.hint = "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)"},
 };
 
 static const struct change_words optimizers[MT_OPTIMIZER_COUNT] = {
-    [MT_OPTIMIZER_8BIT] = {"8-bit optimizer state", "bitsandbytes.optim.AdamW8bit",
-                           "states of 4096 elements or more take a byte and 1/64 for each; unless known, one had 4"},
+    [MT_OPTIMIZER_8BIT] =
+        {"8-bit optimizer state", "bitsandbytes.optim.AdamW8bit",
+         "states of 4096 elements or more take 1 + 1/64 bytes an element; an unknown dtype counts as 4 bytes"},
     [MT_OPTIMIZER_OFFLOADED] = {"optimizer state on the host",
                                 "torchao.optim.CPUOffloadOptimizer, or FSDP's CPUOffloadPolicy",
                                 "every block of optimizer state is left out; its transfers take time"},

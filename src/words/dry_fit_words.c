@@ -35,7 +35,7 @@ const struct mt_row_type mt_trial_type = MT_ROW_TYPE(ROW, trial_fields);
 #undef ROW
 
 static const char *const titles[MT_DRY_CHANGE_COUNT] = {
-    [MT_DRY_ZERO_GRAD] = "gradients gone before forward",
+    [MT_DRY_ZERO_GRAD] = "gradients freed before forward",
     [MT_DRY_NO_GRAD_EVALUATION] = "evaluation without gradients",
     [MT_DRY_EVAL_ACCUMULATION] = "evaluation outputs to the host",
     [MT_DRY_MAP_LOCATION] = "checkpoint loaded to the host",

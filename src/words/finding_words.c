@@ -4,26 +4,25 @@
 #include <string.h>
 
 const struct mt_finding_words mt_finding_words[MT_PATTERN_COUNT] = {
-    [MT_PATTERN_KEPT_GRADIENTS] = {"gradients live through a forward pass that has no use of them",
-                                   "Gradients of the last step live on for",
-                                   " through a forward pass that has no use of them", "gone before forward"},
-    [MT_PATTERN_LATE_FREE] = {"blocks stay after their last use", "They stay for", " after their last use",
-                              "freed after the last use"},
-    [MT_PATTERN_EARLY_ALLOCATION] = {"blocks are there before their first use", "They are there for",
+    [MT_PATTERN_KEPT_GRADIENTS] = {"gradients stay allocated during the next forward pass, which does not need them",
+                                   "Gradients of the last step stay allocated for",
+                                   " during a forward pass that does not need them", "freed before forward"},
+    [MT_PATTERN_LATE_FREE] = {"blocks stay allocated after their last use", "They stay allocated for",
+                              " after their last use", "freed after the last use"},
+    [MT_PATTERN_EARLY_ALLOCATION] = {"blocks are allocated before their first use", "They stay allocated for",
                                      " before their first use", "allocated at the first use"},
     [MT_PATTERN_IDLE] = {"blocks are idle between two uses", "Nothing uses them for", " between two uses",
                          "not kept while idle"},
-    [MT_PATTERN_NEVER_USED] = {"blocks are never used", "They are there for", ", and nothing ever reads or writes them",
+    [MT_PATTERN_NEVER_USED] = {"blocks are never used", "They stay allocated for", "; nothing reads or writes them",
                                "not allocated"},
-    [MT_PATTERN_DEAD_WRITE] = {"blocks are written and never read", "They are there for",
-                               ", and what is written to them is never read", "not written"},
-    [MT_PATTERN_TWO_PRECISIONS] = {"copies are idle beside what they are copies of",
-                                   "They are copies in another precision of what is there beside them, idle for",
+    [MT_PATTERN_DEAD_WRITE] = {"blocks are written and never read", "They stay allocated for",
+                               "; nothing reads what is written to them", "not written"},
+    [MT_PATTERN_TWO_PRECISIONS] = {"copies in another precision are idle while the originals are allocated",
+                                   "They are copies of allocated tensors in another precision, idle for",
                                    " between two uses", "made again when needed"},
-    [MT_PATTERN_LEAK] = {"every step leaves blocks behind",
-                         "Every step leaves more of them behind; these were there for",
-                         " after the step that made them", "not left behind by steps"},
-    [MT_PATTERN_FRAGMENTATION] = {.waste = "free memory does not serve what is asked for"},
+    [MT_PATTERN_LEAK] = {"memory grows with every step", "Every step adds more of them; these stayed allocated for",
+                         " after the step that allocated them", "freed at the end of each step"},
+    [MT_PATTERN_FRAGMENTATION] = {.waste = "no free gap is large enough for the requests"},
 };
 
 /* A change in the words of each program; NULL: it has none. */
@@ -36,52 +35,54 @@ struct hint_words {
 static const struct hint_words hints[MT_HINT_COUNT] = {
     [MT_HINT_ZERO_GRAD_EARLY] = {.option = "--zero-grad before-forward",
                                  .pytorch = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()"},
-    [MT_HINT_FREE_AFTER_USE] = {"let go of it after its last use", NULL,
+    [MT_HINT_FREE_AFTER_USE] = {"free it after its last use", NULL,
                                 "del the variable or leave the function that holds it"},
-    [MT_HINT_LEAVE_OUT] = {"nothing uses it any more: leave it out, or keep it on the host", NULL, NULL},
-    [MT_HINT_NO_BACKWARD] = {"it was saved for a backward pass that does not read it: run without one", "--mode infer",
-                             "torch.no_grad()"},
+    [MT_HINT_LEAVE_OUT] = {"nothing uses it: remove it, or keep it on the host", NULL, NULL},
+    [MT_HINT_NO_BACKWARD] = {"it was saved for a backward pass that does not read it: run without gradients",
+                             "--mode infer", "torch.no_grad()"},
     [MT_HINT_ALLOCATE_AT_USE] = {"allocate it where it is first used", NULL, NULL},
     [MT_HINT_OFFLOAD_PARAMETERS] = {"keep parameters on the host, or on other cards, while their layer does not run",
                                     NULL, "FSDP with CPU offload"},
-    [MT_HINT_UPDATE_IN_BACKWARD] = {"update each parameter as soon as its gradient is there, so that none waits for "
-                                    "the optimizer",
-                                    "--impl fused --optimizer-in-backward on", "register_post_accumulate_grad_hook"},
+    [MT_HINT_UPDATE_IN_BACKWARD] =
+        {"update each parameter as soon as its gradient is computed, so that gradients are freed "
+         "before the optimizer step",
+         "--impl fused --optimizer-in-backward on", "register_post_accumulate_grad_hook"},
     [MT_HINT_OFFLOAD_STATE] = {"move it to the host between two updates, shard it over cards, or keep it in 8 bits",
                                "--impl fused --moments 8bit", "ZeRO-Offload, ZeRO or FSDP, an 8-bit optimizer"},
     [MT_HINT_CHECKPOINT] = {"compute it again in backward, or move it to the host until then",
                             "--impl fused --checkpoint block",
                             "torch.utils.checkpoint, torch.autograd.graph.save_on_cpu"},
-    [MT_HINT_RECOMPUTE] = {"compute it again when it is needed again, or finish with it before what comes between",
-                           NULL, NULL},
-    [MT_HINT_CAST_AGAIN] = {"cast it again when it is needed again", NULL, NULL},
-    [MT_HINT_SHRINK_WORKSPACE] = {"give the workspace back after use, or ask the library for a smaller one", NULL,
+    [MT_HINT_RECOMPUTE] = {"compute it again when it is needed, or use it before the operations in between", NULL,
+                           NULL},
+    [MT_HINT_CAST_AGAIN] = {"cast it again when it is needed", NULL, NULL},
+    [MT_HINT_SHRINK_WORKSPACE] = {"free the workspace after use, or configure a smaller one", NULL,
                                   "CUBLAS_WORKSPACE_CONFIG"},
-    [MT_HINT_COPY_AGAIN] = {"copy it from the host when it is needed again", NULL, NULL},
+    [MT_HINT_COPY_AGAIN] = {"copy it from the host when it is needed", NULL, NULL},
     [MT_HINT_DO_NOT_ALLOCATE] = {"do not allocate it", NULL, NULL},
-    [MT_HINT_DO_NOT_WRITE] = {"leave out what writes it, or write it where it is read", NULL, NULL},
-    [MT_HINT_CAST_WEIGHTS_AGAIN] = {"cast weights again in backward, or keep them in bf16 and their fp32 copies with "
-                                    "the optimizer, off the card",
+    [MT_HINT_DO_NOT_WRITE] = {"remove the operation that writes it, or write it where it is read", NULL, NULL},
+    [MT_HINT_CAST_WEIGHTS_AGAIN] = {"cast weights again in backward, or keep them in bf16 and the fp32 copies with the "
+                                    "optimizer on the host",
                                     NULL, NULL},
-    [MT_HINT_KEEP_ONE_PRECISION] = {"keep one of the two for backward, and make the other again there", NULL, NULL},
-    [MT_HINT_DROP_REFERENCE] = {"something holds on to it across steps, such as a list of losses", NULL,
+    [MT_HINT_KEEP_ONE_PRECISION] = {"keep one of the two for backward, and cast the other from it there", NULL, NULL},
+    [MT_HINT_DROP_REFERENCE] = {"something keeps a reference across steps, such as a list of losses", NULL,
                                 "keep loss.item() there, not the tensor"},
-    [MT_HINT_ALLOCATE_LONG_FIRST] = {"the other policy would not do with less: allocate what lives long first, and in "
-                                     "fewer sizes",
-                                     NULL, NULL},
+    [MT_HINT_ALLOCATE_LONG_FIRST] =
+        {"the other policy would not reserve less: allocate long-lived tensors first, and in "
+         "fewer sizes",
+         NULL, NULL},
     [MT_HINT_POLICY_TORCH] = {.option = "--alloc policy=torch",
                               .pytorch = "PYTORCH_ALLOC_CONF=expandable_segments:False"},
     [MT_HINT_POLICY_TIGHT] = {.option = "--alloc policy=tight",
                               .pytorch = "PYTORCH_ALLOC_CONF=expandable_segments:True"},
 };
 
-/* The changes that are others in a PyTorch program: outputs are kept by variables, and a dry run does not make all steps. */
+/* Returns the words of a change for PyTorch, where variables keep outputs and a dry run does not execute every step. */
 static const struct hint_words *words_of_pytorch(mt_hint hint)
 {
     static const struct hint_words variable = {
-        .pytorch = "del the variable that keeps it once it is not needed, such as logits after the loss"};
+        .pytorch = "del the variable that holds it after its last use, such as logits after the loss"};
     static const struct hint_words unread = {
-        .change = "no step of the run reads it: leave it out, or keep it on the host until it is needed"};
+        .change = "no step of the run reads it: remove it, or keep it on the host until it is needed"};
     static const struct hint_words idle = {
         .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
     switch (hint) {
@@ -102,7 +103,7 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
     }
 }
 
-/* Returns the words without those that this program has no use for. */
+/* Returns the words that apply to this program. */
 static struct hint_words words_for(mt_hint hint, const struct mt_program *program)
 {
     struct hint_words words = program->kind == MT_PROGRAM_PYTORCH ? *words_of_pytorch(hint) : hints[hint];

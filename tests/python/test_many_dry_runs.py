@@ -78,7 +78,7 @@ def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
     assert changes["checkpoint"]["where"] == "4 of Block"
     for kind, factor in {"checkpoint": 0.6, "autocast": 0.9}.items():
         assert changes[kind]["peak"]["allocated_bytes"] < factor * answer["peak"]["allocated_bytes"]
-    assert {"gradients gone before forward": "the program clears them before forward already",
+    assert {"gradients freed before forward": "the program clears them before forward already",
             "flash attention": "the kernel is for fp16 and bf16, and its calls are in float32",
             "weights in bf16": "the program fails with it: exit code 1, AssertionError: not fp32"}.items() <= without.items()
     assert all(change["difference_bytes"] < 0 for change in answer["changes"])
