@@ -176,6 +176,7 @@ const char *mt_observed_change_words(mt_observed_change change)
                                           "preprocess_logits_for_metrics makes them smaller",
         [MT_OBSERVED_CHANGE_BOUND_CACHE] = "bound what the loop collects: keep a window of the key-value cache, or "
                                            "limit the length",
+        [MT_OBSERVED_CHANGE_LIMIT_RESULTS] = "lru_cache(maxsize=…), or return results on the host",
         [MT_OBSERVED_CHANGE_CLONE_VIEWS] =
             "keep copies of the views, with .clone(), so that the rest of the allocation "
             "is freed",
@@ -198,10 +199,22 @@ const char *mt_observed_change_words(mt_observed_change change)
     return words[change];
 }
 
-static bool is_observed(const struct mt_observations *observations, const struct mt_holder_row *holder)
+/* True if two rows are the same variable or attribute. Each loop in which it grows has a row. */
+static bool is_same(const struct mt_holder_row *a, const struct mt_holder_row *b)
 {
+    return a == b || (a->line == b->line && strcmp(a->name, b->name) == 0 && strcmp(a->owner, b->owner) == 0 &&
+                      strcmp(a->file, b->file) == 0);
+}
+
+/* True if an observation, or a row before it, names the holder. */
+static bool is_printed(const struct mt_observations *observations, size_t index)
+{
+    const struct mt_holder_row *holder = &observations->holders[index];
     for (size_t i = 0; i < observations->count; i++)
-        if (observations->items[i].holder == holder)
+        if (observations->items[i].holder != NULL && is_same(observations->items[i].holder, holder))
+            return true;
+    for (size_t i = 0; i < index; i++)
+        if (is_same(&observations->holders[i], holder))
             return true;
     return false;
 }
@@ -212,7 +225,7 @@ static void print_others(const struct mt_observations *observations, const struc
     size_t printed = 0;
     for (size_t i = 0; i < observations->holder_count && printed < MOST_HOLDERS; i++) {
         struct mt_text line = {0};
-        if (is_observed(observations, &observations->holders[i]))
+        if (is_printed(observations, i))
             continue;
         if (printed++ == 0 && observations->count > 0)
             mt_screen_gap(screen);

@@ -135,3 +135,46 @@ with torch.no_grad():
     one = found(dry)["reference cycles", "break the cycle"]
     assert (one["holder"]["kind"], one["bytes"]) == ("cycle", 4 << 20)
     assert one["holder"]["held_bytes"] >= 3 * one["bytes"]
+
+
+def test_chains_function_caches_and_generators_are_named(tmp_path):
+    """A hidden state that is never detached carries the graph of every iteration; what is computed from it is no cause."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import functools
+import torch
+from torch import nn
+@functools.lru_cache(maxsize=None)
+def mask(length):
+    return torch.ones(length, 1024, device="cuda")
+def batches():
+    seen = []
+    while True:
+        seen.append(torch.randn(1024, 1024, device="cuda"))
+        yield seen[-1]
+def carry(cell):
+    state, total = torch.zeros(64, 1024, device="cuda"), 0
+    for _ in range(10):
+        state = cell(torch.randn(64, 1024, device="cuda"), state)
+        loss = state.pow(2).mean()
+        total += loss
+def look_up(net):
+    for step in range(10):
+        net(mask(1024 + step))
+def serve(net):
+    for _, batch in zip(range(10), batches()):
+        net(batch)
+carry(nn.GRUCell(1024, 1024).cuda())
+with torch.no_grad():
+    net = nn.Linear(1024, 1024).cuda()
+    look_up(net)
+    mask.cache_clear()
+    serve(net)
+""", "--steps", "all")
+    said = answer(dry, "advise")
+    rows = {row["name"]: row for row in said["holders"]}
+    assert {"state", "total", "lru_cache of mask", "seen"} == set(rows)
+    assert rows["state"]["kind"] == rows["total"]["kind"] == "graph"
+    assert [rows[name]["line"] for name in ("state", "lru_cache of mask", "seen")] == [16, 5, 11]
+    change = {row["holder"]["name"]: row["change"] for row in said["observations"] if row["holder"]}
+    assert change["lru_cache of mask"] == "lru_cache maxsize"

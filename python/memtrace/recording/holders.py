@@ -10,8 +10,10 @@ and never inside an allocator. Parameters, buffers, gradients and optimizer stat
 """
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import functools
 import gc
 import inspect
 import json
@@ -36,6 +38,9 @@ LEVELS = 6  # of containers and objects around a tensor
 PATIENCE = 20.0  # seconds for a child that counts
 MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+FunctionCache = type(functools.lru_cache()(len))  # what functools.lru_cache returns; it refers to its results
+CLEARED = (list, dict, set, deque, FunctionCache)
+SUSPENDED = (types.GeneratorType, types.CoroutineType)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -51,7 +56,8 @@ class Holder:
     blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
     devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
     containers: list[Any] = dataclasses.field(default_factory=list)  # that would be cleared to free them
-    has_graph: bool = False
+    nodes: set[int] = dataclasses.field(default_factory=set)  # numbers of the nodes of autograd's graph that computed the tensors
+    is_chain: bool = False  # each value is computed from the one before, so the graph of every iteration is kept
     tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
 
     @property
@@ -62,6 +68,9 @@ class Holder:
     def size(self) -> int:
         return sum(self.blocks.values())
 
+    @property
+    def has_graph(self) -> bool:
+        return bool(self.nodes)
 
     def kind_of(self, held: int) -> str:
         """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
@@ -129,7 +138,7 @@ def frames_of_error(error: BaseException) -> list[Any]:
     return [frame for frame in found if not frame.f_code.co_filename.startswith(os.path.dirname(HERE))]
 
 
-def line_of(file: str, lines: range, name: str) -> int:
+def line_of(file: str, lines: Iterable[int], name: str) -> int:
     """Returns the line that adds something to a name, or else that sets it; 0: there is none. ".name": an attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
     for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)"):
@@ -184,9 +193,23 @@ def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
     return module if module is not None and vars(module) is space else None
 
 
+@functools.lru_cache(maxsize=None)
+def lines_of_module(file: str) -> tuple[int, ...]:
+    """Returns the lines of a file that belong to no function and no class."""
+    text = linecache.getlines(file)
+    inside: set[int] = set()
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse("".join(text))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                inside.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return tuple(line for line in range(1, len(text) + 1) if line not in inside)
+
+
 def variable_of_module(module: types.ModuleType, name: str) -> Holder:
     file = getattr(module, "__file__", None) or ""
-    return Holder("variable", name, module.__name__, file, line_of(file, range(1, len(linecache.getlines(file)) + 1), name))
+    every = range(1, len(linecache.getlines(file)) + 1)
+    line = line_of(file, lines_of_module(file), name) or line_of(file, every, name)  # a function may set it as a global
+    return Holder("variable", name, module.__name__, file, line)
 
 
 def attribute_of(owner: Any, name: str) -> Holder:
@@ -196,6 +219,30 @@ def attribute_of(owner: Any, name: str) -> Holder:
     file = getattr(module, "__file__", None) or ""
     line = line_of(file, range(1, len(linecache.getlines(file)) + 1), f".{name}")
     return Holder("attribute", f"self.{name}", kind.__qualname__, file, line)
+
+
+def function_cache(cache: Any) -> Holder:
+    """Returns the results of a function that functools.lru_cache keeps."""
+    function = inspect.unwrap(cache)
+    code = getattr(function, "__code__", None)
+    file, line = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
+    return Holder("variable", f"lru_cache of {function.__name__}", function.__module__, file, line)
+
+
+def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
+    """Returns the local variable of a suspended generator or coroutine that refers to a value."""
+    frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
+    return None if frame is None else Locals([frame]).holder(value)
+
+
+def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the attributes that an object has in its dict and in slots."""
+    yield from (getattr(one, "__dict__", None) or {}).items()
+    for kind in type(one).__mro__:
+        names = vars(kind).get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if isinstance(vars(kind).get(name), types.MemberDescriptorType) and hasattr(one, name):
+                yield name, getattr(one, name)
 
 
 class Names:
@@ -232,7 +279,7 @@ class Names:
 
     def _ends(self, one: Any) -> bool:
         """True if what refers to an object does not help to name it."""
-        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType)):
+        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, FunctionCache, *SUSPENDED)):
             return True
         return isinstance(one, dict) and module_of(one) is not None
 
@@ -251,6 +298,10 @@ class Names:
 
     def _name_in(self, one: Any, referrer: Any, seen: frozenset[int]) -> Optional[Holder]:
         """Returns the name of what a referrer has."""
+        if isinstance(referrer, FunctionCache):
+            return function_cache(referrer)
+        if isinstance(referrer, SUSPENDED):
+            return local_of_suspended(referrer, one)
         if isinstance(referrer, types.CellType):
             return self._name_of_cell(referrer)
         if isinstance(referrer, dict):
@@ -262,11 +313,10 @@ class Names:
             return self._attribute(owner, str(key), seen) if owner is not None else self.name(referrer, seen)
         if isinstance(referrer, CONTAINERS):
             return self.name(referrer, seen)
-        if hasattr(type(referrer), "__dict__") and not callable(getattr(type(referrer), "tb_frame", None)):
-            fields = getattr(referrer, "__dict__", None)
-            key = next((key for key, value in (fields or {}).items() if value is one), None)
-            return self._attribute(referrer, key, seen) if key is not None else None
-        return None
+        if isinstance(referrer, functools.partial):
+            return self.name(referrer, seen)
+        key = next((key for key, value in fields_of(referrer) if value is one), None)
+        return self._attribute(referrer, key, seen) if key is not None else None
 
     def _owner_of(self, space: dict[Any, Any]) -> Any:
         """Returns the object whose attributes a dict has; None: it is a dict of the program."""
@@ -296,11 +346,13 @@ class Names:
 # ---- census ----
 
 Census = dict[tuple[str, str, str], Holder]  # by name
-Sizes = dict[tuple[str, str, str], tuple[int, int]]  # bytes and tensors
+Sizes = dict[tuple[str, str, str], tuple[int, int, frozenset[int]]]  # bytes, tensors, and numbers of nodes
+NOTHING: tuple[int, int, frozenset[int]] = (0, 0, frozenset())
 
 
-def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None) -> Census:
-    """Returns the holders of tensors on cards, by name. `frames` are under way; `tensors` None: all whose holders are not known."""
+def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, before: Optional[Sizes] = None) -> Census:
+    """Returns the holders of tensors on cards, by name. `frames` are under way; `tensors` None: all whose holders are not known.
+    `before`, of an earlier census, is needed to find chains."""
     asked = tensors_to_name() if tensors is None else tensors
     names = Names(list(asked), frames)
     found: Census = {}
@@ -313,33 +365,66 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None) -> C
         holder.blocks[start] = tensor.untyped_storage().nbytes()
         holder.devices[start] = tensor.device.index or 0
         holder.tensor_bytes += tensor.nbytes
-        holder.has_graph |= tensor.grad_fn is not None
-        holder.containers += [one for one in names.around.get(id(tensor), ()) if isinstance(one, (list, dict, set, deque))]
+        if tensor.grad_fn is not None:
+            holder.nodes.add(tensor.grad_fn._sequence_nr())
+            holder.is_chain |= before is not None and is_computed_from(tensor.grad_fn, before.get(holder.key, NOTHING)[2])
+        holder.containers += [one for one in names.around.get(id(tensor), ()) if isinstance(one, CLEARED)]
     return found
 
 
 def sizes_of(found: Census) -> Sizes:
     """Returns what is kept of a census until the next one: no object of the program."""
-    return {key: (holder.size, len(holder.blocks)) for key, holder in found.items()}
+    return {key: (holder.size, len(holder.blocks), frozenset(holder.nodes)) for key, holder in found.items()}
+
+
+def is_computed_from(end: Any, before: frozenset[int]) -> bool:
+    """True if a graph that ends with a new node contains one of the nodes with some numbers. A node has a larger number than the nodes
+    of its inputs."""
+    waiting, seen = [end], set(before)
+    while waiting and before and end._sequence_nr() not in before:
+        for node, _ in waiting.pop().next_functions:
+            number = node._sequence_nr() if node is not None else 0
+            if number in before:
+                return True
+            if number > min(before) and number not in seen:
+                seen.add(number)
+                waiting.append(node)
+    return False
 
 
 def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
-    """Returns the holders that have at least so many bytes more than before, or more graphs, those that grew most first. A tensor with a graph counts
-    before others, since the graph is what is large."""
-    def growth(holder: Holder) -> tuple[bool, int, int]:
-        size, blocks = before.get(holder.key, (0, 0))
-        return holder.has_graph, holder.size - size, len(holder.blocks) - blocks
+    """Returns the holders that have at least so many bytes more than before, or more graphs, or longer ones, those that grew most
+    first. Chains count before other graphs, and these before other tensors, since graphs are large."""
+    def growth(holder: Holder) -> tuple[bool, bool, int, int]:
+        size, blocks, _ = before.get(holder.key, NOTHING)
+        return holder.is_chain, holder.has_graph, holder.size - size, len(holder.blocks) - blocks
 
-    found = [holder for holder in now.values() if growth(holder)[1] >= least or (holder.has_graph and growth(holder)[2] > 0)]
-    return sorted(found, key=growth, reverse=True)
+    def has_grown(holder: Holder) -> bool:
+        chain, graph, size, blocks = growth(holder)
+        return chain or size >= least or (graph and blocks > 0)
+
+    return sorted(filter(has_grown, now.values()), key=growth, reverse=True)
 
 
 # ---- how much a holder keeps ----
 
 def clear(found: list[Holder]) -> None:
-    for container in (container for holder in found for container in holder.containers):
-        with contextlib.suppress(Exception):
-            container.clear()
+    """Removes the tensors of holders from their containers. Only their own variables are removed from a module or an object."""
+    for holder in found:
+        for container in holder.containers:
+            with contextlib.suppress(Exception):
+                if isinstance(container, FunctionCache):
+                    container.cache_clear()
+                elif isinstance(container, dict):
+                    remove_tensors(container, holder.blocks)
+                else:
+                    container.clear()
+
+
+def remove_tensors(space: dict[Any, Any], blocks: dict[int, int]) -> None:
+    """Removes the tensors that have some blocks, by address, from a dict."""
+    for key in [key for key, value in space.items() if isinstance(value, torch.Tensor) and start_of(value) in blocks]:
+        del space[key]
 
 
 @contextlib.contextmanager

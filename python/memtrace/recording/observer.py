@@ -48,7 +48,7 @@ class Observer:
             loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
         elif loop.census and loop.rises == SECOND:
             if self.measure is None or not self._store_cycles(loop):  # before a census, which refers to objects
-                now = holders.census(holders.frames_from(caller()))
+                now = holders.census(holders.frames_from(caller()), before=loop.census)
                 self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop)
             loop.census = {}
 
@@ -64,13 +64,21 @@ class Observer:
     def _store(self, found: list[holders.Holder], loop: Optional[Loop] = None) -> None:
         """Stores holders, of a loop if they grow in it. Where nothing is measured, graphs are as large as what the loop has left."""
         least = loop.size * loop.rises if loop is not None else 0
-        together = None
         for holder in found:
-            held = self.measure([holder], self.library) if self.measure is not None else None
-            if held is not None and held < holder.size and len(found) > 1:  # another one has the same blocks
-                together = self.measure(found, self.library) if together is None and self.measure else together
-                held = together
-            self._store_one(holder, max(holder.size, least if holder.has_graph else 0) if held is None else held, loop)
+            held = None if holder.is_chain else self._measure(holder, found)
+            if held is None:
+                held = max(holder.size, least if holder.has_graph else 0)
+            if held > 0:
+                self._store_one(holder, held, loop)
+
+    def _measure(self, holder: holders.Holder, found: list[holders.Holder]) -> Optional[int]:
+        """Returns the bytes that would be free without a holder, and without the others that have the same blocks; None: not known.
+        0: something else keeps the blocks, such as the graph of another tensor."""
+        if self.measure is None:
+            return None
+        held = self.measure([holder], self.library)
+        sharing = [one for one in found if one.blocks.keys() & holder.blocks.keys()]
+        return self.measure(sharing, self.library) if held is not None and held < holder.size and len(sharing) > 1 else held
 
     def _store_one(self, holder: holders.Holder, held: int, loop: Optional[Loop]) -> None:
         kind = holder.kind_of(held).encode()

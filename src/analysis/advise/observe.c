@@ -24,6 +24,9 @@ static bool is_held_by(const struct mt_holder_row *holder, mt_holder_kind kind)
 /* Returns the change for a loop that collects tensors. */
 static mt_observed_change change_of_collecting(const char *phase, const struct mt_holder_row *holder)
 {
+    static const char cached[] = "lru_cache of ";
+    if (strncmp(holder->name, cached, sizeof cached - 1) == 0)
+        return MT_OBSERVED_CHANGE_LIMIT_RESULTS;
     if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE))
         return MT_OBSERVED_CHANGE_BOUND_CACHE;
     return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS

@@ -29,6 +29,7 @@
     X(MOVE_TO_HOST, "move to host")           /* move what the loop collects to the host, now and then */              \
     X(EVAL_STEPS, "eval_accumulation_steps")  /* the same by a setting of transformers' Trainer */                     \
     X(BOUND_CACHE, "bound the cache")         /* bound what the loop collects, such as a key-value cache */            \
+    X(LIMIT_RESULTS, "lru_cache maxsize")     /* of a function whose results are kept */                               \
     X(CLONE_VIEWS, "clone views")             /* copy the part that is needed */                                       \
     X(BREAK_CYCLE, "break the cycle")         /* or collect garbage in each iteration */                               \
     X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \

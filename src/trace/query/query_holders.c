@@ -35,11 +35,11 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
     MT_EACH_ROW (
         row, status, trace->database,
         "WITH merged AS (SELECT kind, name, owner, file, line, loop_file, loop_line, max(held_bytes) AS held,"
-        " min(allocation) AS first"
+        " min(allocation) AS first, max(allocation) AS last"
         " FROM holder WHERE run = ?1 GROUP BY kind, name, owner, file, line, loop_file, loop_line)"
         " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event NOT INDEXED JOIN label"
         " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
-        " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= first ORDER BY phase.id DESC"
+        " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= last ORDER BY phase.id DESC"
         " LIMIT 1), ''), loop_file, loop_line FROM merged ORDER BY held DESC, first",
         MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
