@@ -112,6 +112,15 @@ static const struct mt_field card_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type card_type = MT_ROW_TYPE(ROW, card_fields);
+
+static const struct mt_field not_updated_fields[] = {
+    MT_TEXT(ROW, name, "name", "not updated", "the module, by the variable that holds it"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "of the gradients"),
+    MT_KNOWN(ROW, count, "count", "parameters", "that have these gradients"),
+    MT_FIELDS_OF(&place_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type not_updated_type = MT_ROW_TYPE(ROW, not_updated_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -129,6 +138,7 @@ static const struct mt_field lists_fields[] = {
     LIST(CHOICE, "choices", &choice_type, "kernels whose fastest variant a card selects; the dry run used the first"),
     LIST(EAGER, "eager", &eager_type, "compiled code that ran as eager code, with its bytes"),
     LIST(OTHER_CARD, "other_cards", &card_type, "cards that are not this rank's own, and have memory of it"),
+    LIST(NOT_UPDATED, "not_updated", &not_updated_type, "modules with gradients that no optimizer uses"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -146,6 +146,11 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
     } else if (observed->kind == MT_OBSERVED_OTHER_CARD) {
         mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
                     observed->phase);
+    } else if (observed->kind == MT_OBSERVED_NOT_UPDATED) {
+        mt_text_add_visible(out, observed->phase);
+        add_line(observed->file, observed->line, out);
+        mt_text_add(out, " gets %s of gradients that no optimizer uses, and keeps activations for them",
+                    MT_SIZE(observed->bytes));
     } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
         mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
         if (observed->taken_at[0] != '\0') {
@@ -188,6 +193,8 @@ const char *mt_observed_change_words(mt_observed_change change)
                                             "load_state_dict(..., assign=True), and delete the checkpoint",
         [MT_OBSERVED_CHANGE_OWN_CARD] = "call torch.cuda.set_device(local_rank) first, and torch.load with "
                                         "map_location=\"cpu\" or the rank's own card",
+        [MT_OBSERVED_CHANGE_FREEZE] = "module.requires_grad_(False), and torch.no_grad() around its forward if nothing "
+                                      "before it is trained",
         [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
                                             "FSDP's first version, set auto_wrap_policy)",
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",

@@ -181,6 +181,13 @@ static void add_card(const struct mt_caveat *caveat, struct mt_text *out)
     mt_text_add_visible(out, caveat->name);
 }
 
+/* Adds "475.46 MiB of teacher (train.py:4)". */
+static void add_gradients(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add(out, "%s of ", MT_SIZE(caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0));
+    add_named(caveat, out);
+}
+
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */
 static const struct kind_words {
     const char *begin, *end;
@@ -197,6 +204,8 @@ static const struct kind_words {
     [MT_CAVEAT_EAGER] = {"torch.compile was left out, the bytes are the eager program's", "", add_named},
     [MT_CAVEAT_OTHER_CARD] = {"memory on a card that is not this rank's own",
                               "; see torch.cuda.set_device, and map_location of torch.load", add_card},
+    [MT_CAVEAT_NOT_UPDATED] = {"gradients that no optimizer uses", "; see requires_grad_(False) and torch.no_grad()",
+                               add_gradients},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)

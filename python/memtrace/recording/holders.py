@@ -118,11 +118,16 @@ def tensors_to_name() -> list[torch.Tensor]:
 
 # ---- names ----
 
+def is_own(frame: Any) -> bool:
+    """True for a frame of memtrace."""
+    return bool(frame.f_code.co_filename.startswith(os.path.dirname(HERE)))
+
+
 def frames_from(frame: Any) -> list[Any]:
     """Returns a frame and those that called it, without memtrace's own."""
     found = []
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(os.path.dirname(HERE)):
+        if not is_own(frame):
             found.append(frame)
         frame = frame.f_back
     return found
@@ -135,7 +140,7 @@ def frames_of_error(error: BaseException) -> list[Any]:
     while trace is not None:
         found.insert(0, trace.tb_frame)
         trace = trace.tb_next
-    return [frame for frame in found if not frame.f_code.co_filename.startswith(os.path.dirname(HERE))]
+    return [frame for frame in found if not is_own(frame)]
 
 
 def line_of(file: str, lines: Iterable[int], name: str) -> int:
@@ -232,7 +237,7 @@ def function_cache(cache: Any) -> Holder:
 def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
     """Returns the local variable of a suspended generator or coroutine that refers to a value."""
     frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
-    return None if frame is None else Locals([frame]).holder(value)
+    return None if frame is None or is_own(frame) else Locals([frame]).holder(value)
 
 
 def fields_of(one: Any) -> Iterator[tuple[str, Any]]:

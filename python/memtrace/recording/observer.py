@@ -14,6 +14,7 @@ from .._settings import settings
 from . import holders
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
+from .not_updated import Gradients, NotUpdated
 from .program_phases import ProgramPhases
 
 FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are compared
@@ -32,6 +33,7 @@ class Observer:
         self.library = library
         self.phases, self.iterations = ProgramPhases(library), Iterations(library, free)
         self.measure = measure
+        self.gradients = Gradients()
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
     def begin_forward(self, module: torch.nn.Module) -> Loop:
@@ -41,6 +43,10 @@ class Observer:
         if self.searches > 0:
             self._search(loop)
         return loop
+
+    def before_optimizer(self, optimizer: Any) -> list[NotUpdated]:
+        """Returns the modules with gradients that no optimizer uses, in the second step."""
+        return self.gradients.before_step(optimizer, holders.frames_from(sys._getframe(1))) if self.searches > 0 else []
 
     def _search(self, loop: Loop) -> None:
         if loop.census is None and loop.rises == FIRST:

@@ -171,6 +171,11 @@ class Watcher(Labels):
             self.version = Version.of(module)
             self.begin_step()
 
+    def _before_optimizer(self, optimizer: Any) -> None:
+        super()._before_optimizer(optimizer)
+        for one in self.observer.before_optimizer(optimizer) if optimizer is not None else ():
+            self.caveat("not_updated", one.name, one.file, one.line, one.parameters, size=one.size)
+
     def _after_optimizer(self, optimizer: Any) -> None:
         super()._after_optimizer(optimizer)
         self.has_optimizer = self.sees_updates = True

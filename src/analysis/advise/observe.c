@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LEAST_GRADIENTS = 1 << 20 };
 enum { LEAST_PART = 20 }; /* a checkpoint counts if it is at least this part of its phase's peak */
 
 static bool is_phase(const char *name, mt_program_phase phase)
@@ -95,7 +96,21 @@ static void add_card(const struct mt_caveat *row, struct mt_observations *out)
                                                                     .taken_at = ""};
 }
 
-/* Adds the loops whose growth the program's run measured, and other cards. */
+/* Adds gradients that no optimizer uses. */
+static void add_not_updated(const struct mt_caveat *row, struct mt_observations *out)
+{
+    if (row->kind == MT_CAVEAT_NOT_UPDATED && row->bytes >= LEAST_GRADIENTS)
+        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_NOT_UPDATED,
+                                                                    .change = MT_OBSERVED_CHANGE_FREEZE,
+                                                                    .phase = row->name,
+                                                                    .bytes = (uint64_t)row->bytes,
+                                                                    .full_at = -1,
+                                                                    .file = row->file,
+                                                                    .line = row->line,
+                                                                    .taken_at = ""};
+}
+
+/* Adds the loops whose growth the program's run measured, other cards, and gradients that are not used. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
     struct mt_caveat *rows;
@@ -104,6 +119,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     for (size_t i = 0; i < count; i++) {
         mt_program_phase phase;
         add_card(&rows[i], out);
+        add_not_updated(&rows[i], out);
         if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
             continue;
         const char *name =

@@ -16,6 +16,7 @@
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
+    X(NOT_UPDATED, "gradients not used")    /* of a module that no optimizer updates, such as a teacher */             \
     X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
     X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
     X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
@@ -35,6 +36,7 @@
     X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \
     X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
     X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
+    X(FREEZE, "freeze")                       /* no gradients for the module */                                        \
     X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
     X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
@@ -52,11 +54,11 @@ typedef enum mt_observed_change { MT_OBSERVED_CHANGES(X) MT_OBSERVED_CHANGE_COUN
 struct mt_observed {
     mt_observed_kind kind;
     mt_observed_change change;
-    const char *phase;                  /* of the program: "validate"; of another card, its name: "cuda:0" */
-    uint64_t bytes;                     /* of a loop, an iteration; otherwise at the peak of the phase */
-    int64_t full_at;                    /* of a loop, the iteration that fills the card: an estimate; -1: not known */
-    const char *file;                   /* of the loop; "": not known */
-    int64_t line;                       /* 0: not known */
+    const char *phase; /* of the program: "validate"; of another card, its name: "cuda:0"; of gradients, the module */
+    uint64_t bytes;    /* of a loop, an iteration; otherwise at the peak of the phase; of gradients, all */
+    int64_t full_at;   /* of a loop, the iteration that fills the card: an estimate; -1: not known */
+    const char *file;  /* of the loop; "": not known */
+    int64_t line;      /* 0: not known */
     const char *taken_at;               /* the line that allocated: "val.py:13"; "": not recorded */
     const struct mt_holder_row *holder; /* NULL: not known */
 };

@@ -17,6 +17,7 @@
  *              requested other bytes than it, by up to `bytes`
  *   eager      the program's compiler was left out, so that the figures are the eager program's; `name` says why
  *   other_card a rank allocated up to `bytes` on the card `name` ("cuda:0"), which is not its own
+ *   not_updated  module `name` has gradients of `bytes` for `count` parameters that no optimizer updates
  *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
@@ -28,7 +29,8 @@
     X(WEIGHTS, "weights")                                                                                              \
     X(CHOICE, "choice")                                                                                                \
     X(EAGER, "eager")                                                                                                  \
-    X(OTHER_CARD, "other_card")
+    X(OTHER_CARD, "other_card")                                                                                        \
+    X(NOT_UPDATED, "not_updated")
 
 #define X(name, text) MT_CAVEAT_##name,
 typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;

@@ -1,0 +1,83 @@
+"""Gradients that no optimizer uses: of a frozen encoder or a teacher that still requires gradients. Backward computes them, and
+activations are kept for them."""
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from .holders import Names
+
+SECOND = 2  # the step of an optimizer at which parameters are compared with what they were at its first
+
+
+class NotUpdated(NamedTuple):
+    """A module with gradients that no optimizer uses."""
+
+    name: str  # "teacher", "net.encoder"
+    file: str
+    line: int
+    parameters: int
+    size: int  # bytes of the gradients
+
+
+class Gradients:
+    """Follows the steps of optimizers."""
+
+    def __init__(self) -> None:
+        self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.versions: dict[int, int] = {}  # of the parameters that no optimizer had at a first step, by id
+
+    def before_step(self, optimizer: Any, frames: list[Any]) -> list[NotUpdated]:
+        """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
+        the parameter's version."""
+        step = self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
+        if step > SECOND:
+            return []
+        optimizers, modules = objects_of(torch.optim.Optimizer), objects_of(torch.nn.Module)
+        without = without_optimizer(modules, optimizers)
+        if step == SECOND:
+            unchanged = {number for number, one in without.items() if self.versions.get(number) == one._version}
+            return list(described(modules, unchanged, frames))
+        self.versions.update({number: one._version for number, one in without.items()})
+        return []
+
+
+def objects_of(kind: type) -> list[Any]:
+    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
+
+
+def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, torch.nn.Parameter]:
+    """Returns the parameters with gradients on a card that no optimizer has, by id. None if most parameters of optimizers belong to
+    no module: they are copies, as where weights are kept in two precisions."""
+    updated = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
+    parameters = {id(one): one for module in modules for one in module.parameters(recurse=False)}
+    if 2 * len(updated & parameters.keys()) < len(updated):
+        return {}
+    return {number: one for number, one in parameters.items() if number not in updated and one.grad is not None
+            and one.grad.is_cuda and one.grad.layout == torch.strided}
+
+
+def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Iterator[NotUpdated]:
+    """Yields the largest modules whose gradients belong to some parameters, by id."""
+    inner = {id(child) for module in modules for child in module.children()}
+    for root in modules:
+        if id(root) not in inner:
+            for path, module in largest(root, "", unchanged):
+                gradients = {id(one): one.grad.nbytes for one in module.parameters() if one.grad is not None}
+                holder = Names([root], frames).name(root)
+                name, file, line = (holder.name, holder.file, holder.line) if holder else (type(root).__name__, "", 0)
+                yield NotUpdated(name + path, file, line, len(gradients), sum(gradients.values()))
+
+
+def largest(module: torch.nn.Module, path: str, unchanged: set[int]) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yields the largest parts of a module, with their paths, of which all gradients belong to some parameters."""
+    own = {id(one) for one in module.parameters() if one.grad is not None}
+    if own and own <= unchanged:
+        yield path, module
+    elif own & unchanged:
+        for name, child in module.named_children():
+            yield from largest(child, f"{path}.{name}", unchanged)
