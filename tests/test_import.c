@@ -242,7 +242,7 @@ static void advice_finds_gradients_that_live_through_forward(void **state)
     (void)state;
     const struct said *said = MEMTRACE("advise --trace theirs.db --run fp32");
     expect_success(said);
-    assert_says(said->out, "gradients live through a forward pass");
+    assert_says(said->out, "gradients stay allocated during the next forward");
     assert_says(said->out, "replayed  63.36 GiB  63.49 GiB  66.15 GiB");
 }
 
