@@ -56,10 +56,10 @@ static const char *const changes[] = {
 static const struct mt_field observed_fields[] = {
     MT_CHOICE(ROW, kind, "detector", NULL, "what was observed", kinds),
     MT_CHOICE(ROW, change, "change", NULL, "that helps", changes),
-    MT_TEXT(ROW, phase, "program_phase", NULL, NULL),
+    MT_TEXT(ROW, phase, "program_phase", NULL, "of another card, its name; of gradients that are not used, the module"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
-    MT_NAME(ROW, file, "file", NULL, "of the loop; null: not known"),
+    MT_NAME(ROW, file, "file", NULL, "of the loop, or that sets the module; null: not known"),
     MT_POSITIVE(ROW, line, "line", NULL, NULL),
     MT_NAME(ROW, taken_at, "allocated_at", NULL, "the line that allocated; null: not recorded"),
     MT_ROW_OR_NULL(ROW, holder, "holder", &mt_holder_type, "who keeps it; null: not known"),

@@ -163,3 +163,30 @@ def test_gaps_between_blocks_are_mended_by_expandable_segments(tmp_path):
     assert answer["findings"][0]["pattern"] == "fragmentation"
     assert answer["findings"][0]["hint"].endswith("expandable_segments:True")
     assert answer["observations"] == []
+
+
+def test_gradients_that_no_optimizer_uses_are_found_with_the_variable_of_the_module(tmp_path):
+    """Of a teacher, and of a frozen part of the model; not of a module that the program updates without an optimizer."""
+    answer = advise(tmp_path, """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()), nn.Linear(1024, 1024)
+    def forward(self, x):
+        return self.head(self.encoder(x))
+net, teacher, own = Net().cuda(), nn.Linear(1024, 1024).cuda(), nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.head.parameters(), 0.1)
+for _ in range(4):
+    x = torch.randn(64, 1024, device="cuda")
+    (net(x) - teacher(x) + own(x)).pow(2).mean().backward()
+    optimizer.step()
+    with torch.no_grad():
+        for parameter in own.parameters():
+            parameter -= 0.1 * parameter.grad
+    net.zero_grad()
+""")
+    found = {one["program_phase"]: one for one in answer["observations"] if one["change"] == "freeze"}
+    assert {name: one["bytes"] for name, one in found.items()} == {"net.encoder": 1025 * 4096, "teacher": 1025 * 4096}
+    assert {one["line"] for one in found.values()} == {10}

@@ -146,7 +146,8 @@ def frames_of_error(error: BaseException) -> list[Any]:
 def line_of(file: str, lines: Iterable[int], name: str) -> int:
     """Returns the line that adds something to a name, or else that sets it; 0: there is none. ".name": an attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
-    for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)"):
+    several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
+    for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)", several):
         for line in lines:
             if re.search(pattern, linecache.getline(file, line)):
                 return line
@@ -237,7 +238,8 @@ def function_cache(cache: Any) -> Holder:
 def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
     """Returns the local variable of a suspended generator or coroutine that refers to a value."""
     frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
-    return None if frame is None or is_own(frame) else Locals([frame]).holder(value)
+    found = None if frame is None or is_own(frame) else Locals([frame]).holder(value)
+    return found if found is not None and found.name != "self" else None
 
 
 def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
