@@ -56,7 +56,8 @@ static const char *const changes[] = {
 static const struct mt_field observed_fields[] = {
     MT_CHOICE(ROW, kind, "detector", NULL, "what was observed", kinds),
     MT_CHOICE(ROW, change, "change", NULL, "that helps", changes),
-    MT_TEXT(ROW, phase, "program_phase", NULL, "of another card, its name; of gradients that are not used, the module"),
+    MT_NAME(ROW, phase, "program_phase", NULL, "null: none, as of another card"),
+    MT_NAME(ROW, name, "name", NULL, "of another card, or of a module whose gradients are not used; null: neither"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the loop, or that sets the module; null: not known"),
@@ -145,9 +146,9 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         add_part_of_peak(observed, out);
     } else if (observed->kind == MT_OBSERVED_OTHER_CARD) {
         mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
-                    observed->phase);
+                    observed->name);
     } else if (observed->kind == MT_OBSERVED_NOT_UPDATED) {
-        mt_text_add_visible(out, observed->phase);
+        mt_text_add_visible(out, observed->name);
         add_line(observed->file, observed->line, out);
         mt_text_add(out, " gets %s of gradients that no optimizer uses, and keeps activations for them",
                     MT_SIZE(observed->bytes));

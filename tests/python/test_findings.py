@@ -187,6 +187,6 @@ for _ in range(4):
             parameter -= 0.1 * parameter.grad
     net.zero_grad()
 """)
-    found = {one["program_phase"]: one for one in answer["observations"] if one["change"] == "freeze"}
+    found = {one["name"]: one for one in answer["observations"] if one["change"] == "freeze"}
     assert {name: one["bytes"] for name, one in found.items()} == {"net.encoder": 1025 * 4096, "teacher": 1025 * 4096}
     assert {one["line"] for one in found.values()} == {10}

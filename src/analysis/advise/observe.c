@@ -89,7 +89,8 @@ static void add_card(const struct mt_caveat *row, struct mt_observations *out)
     if (row->kind == MT_CAVEAT_OTHER_CARD && row->bytes > 0)
         *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_OTHER_CARD,
                                                                     .change = MT_OBSERVED_CHANGE_OWN_CARD,
-                                                                    .phase = row->name,
+                                                                    .phase = "",
+                                                                    .name = row->name,
                                                                     .bytes = (uint64_t)row->bytes,
                                                                     .full_at = -1,
                                                                     .file = "",
@@ -102,7 +103,8 @@ static void add_not_updated(const struct mt_caveat *row, struct mt_observations 
     if (row->kind == MT_CAVEAT_NOT_UPDATED && row->bytes >= LEAST_GRADIENTS)
         *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_NOT_UPDATED,
                                                                     .change = MT_OBSERVED_CHANGE_FREEZE,
-                                                                    .phase = row->name,
+                                                                    .phase = "",
+                                                                    .name = row->name,
                                                                     .bytes = (uint64_t)row->bytes,
                                                                     .full_at = -1,
                                                                     .file = row->file,

@@ -54,12 +54,13 @@ typedef enum mt_observed_change { MT_OBSERVED_CHANGES(X) MT_OBSERVED_CHANGE_COUN
 struct mt_observed {
     mt_observed_kind kind;
     mt_observed_change change;
-    const char *phase; /* of the program: "validate"; of another card, its name: "cuda:0"; of gradients, the module */
-    uint64_t bytes;    /* of a loop, an iteration; otherwise at the peak of the phase; of gradients, all */
-    int64_t full_at;   /* of a loop, the iteration that fills the card: an estimate; -1: not known */
-    const char *file;  /* of the loop; "": not known */
-    int64_t line;      /* 0: not known */
-    const char *taken_at;               /* the line that allocated: "val.py:13"; "": not recorded */
+    const char *phase;    /* of the program: "validate"; "": none, as of another card and of gradients */
+    const char *name;     /* of another card, "cuda:0", or of a module, "teacher"; NULL: of nothing else */
+    uint64_t bytes;       /* of a loop, an iteration; otherwise at the peak of the phase; of gradients, all */
+    int64_t full_at;      /* of a loop, the iteration that fills the card: an estimate; -1: not known */
+    const char *file;     /* of the loop; "": not known */
+    int64_t line;         /* 0: not known */
+    const char *taken_at; /* the line that allocated: "val.py:13"; "": not recorded */
     const struct mt_holder_row *holder; /* NULL: not known */
 };
 
