@@ -138,7 +138,8 @@ with torch.no_grad():
 
 
 def test_chains_function_caches_and_generators_are_named(tmp_path):
-    """A hidden state that is never detached carries the graph of every iteration; what is computed from it is no cause."""
+    """A hidden state that is never detached carries the graph of every iteration; what is computed from it is no cause, nor is a sum of
+    losses whose graphs backward has freed."""
     dry = Dry(tmp_path)
     dry.run("""
 import functools
@@ -147,6 +148,7 @@ from torch import nn
 @functools.lru_cache(maxsize=None)
 def mask(length):
     return torch.ones(length, 1024, device="cuda")
+one = functools.lru_cache()(functools.partial(torch.ones, 1, device="cuda"))  # it has no name
 def batches():
     seen = []
     while True:
@@ -158,6 +160,13 @@ def carry(cell):
         state = cell(torch.randn(64, 1024, device="cuda"), state)
         loss = state.pow(2).mean()
         total += loss
+def add_up(net):
+    kept, innocent = [], 0
+    for _ in range(10):
+        loss = (net(torch.randn(1024, 1024, device="cuda")) + one()).pow(2).mean()
+        loss.backward()
+        innocent += loss
+        kept.append(torch.empty(1024, 1024, device="cuda"))
 def look_up(net):
     for step in range(10):
         net(mask(1024 + step))
@@ -165,6 +174,7 @@ def serve(net):
     for _, batch in zip(range(10), batches()):
         net(batch)
 carry(nn.GRUCell(1024, 1024).cuda())
+add_up(nn.Linear(1024, 1024).cuda())
 with torch.no_grad():
     net = nn.Linear(1024, 1024).cuda()
     look_up(net)
@@ -173,8 +183,8 @@ with torch.no_grad():
 """, "--steps", "all")
     said = answer(dry, "advise")
     rows = {row["name"]: row for row in said["holders"]}
-    assert {"state", "total", "lru_cache of mask", "seen"} == set(rows)
+    assert {"state", "total", "kept", "lru_cache of mask", "seen"} == set(rows)
     assert rows["state"]["kind"] == rows["total"]["kind"] == "graph"
-    assert [rows[name]["line"] for name in ("state", "lru_cache of mask", "seen")] == [16, 5, 11]
+    assert [rows[name]["line"] for name in ("state", "lru_cache of mask", "seen")] == [17, 5, 12]
     change = {row["holder"]["name"]: row["change"] for row in said["observations"] if row["holder"]}
     assert change["lru_cache of mask"] == "lru_cache maxsize"

@@ -10,20 +10,12 @@ and never inside an allocator. Parameters, buffers, gradients and optimizer stat
 """
 from __future__ import annotations
 
-import ast
 import contextlib
-import dataclasses
-import functools
 import gc
-import inspect
 import json
-import linecache
 import os
-import re
 import select
 import signal
-import sys
-import types
 import warnings
 import weakref
 from collections import deque
@@ -32,53 +24,12 @@ from typing import Any, Optional
 
 import torch
 
+from .holder_names import FunctionCache, Holder, Names
 from .labels import start_of
 
-LEVELS = 6  # of containers and objects around a tensor
 PATIENCE = 20.0  # seconds for a child that counts
 MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
-CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-FunctionCache = type(functools.lru_cache()(len))  # what functools.lru_cache returns; it refers to its results
-CLEARED = (list, dict, set, deque, FunctionCache)
-SUSPENDED = (types.GeneratorType, types.CoroutineType)
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-@dataclasses.dataclass
-class Holder:
-    """A name from which tensors can be reached. `owner` is a function, a module or a class."""
-
-    kind: str  # variable, attribute, closure or cycle
-    name: str
-    owner: str
-    file: str
-    line: int
-    blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
-    devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
-    containers: list[Any] = dataclasses.field(default_factory=list)  # that would be cleared to free them
-    nodes: set[int] = dataclasses.field(default_factory=set)  # numbers of the nodes of autograd's graph that computed the tensors
-    is_chain: bool = False  # each value is computed from the one before, so the graph of every iteration is kept
-    tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.kind, self.name, self.owner
-
-    @property
-    def size(self) -> int:
-        return sum(self.blocks.values())
-
-    @property
-    def has_graph(self) -> bool:
-        return bool(self.nodes)
-
-    def kind_of(self, held: int) -> str:
-        """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
-        if self.kind == "cycle":
-            return self.kind
-        if self.has_graph and held > self.size:
-            return "graph"
-        return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind
+CLEARED = (list, dict, set, deque, FunctionCache)  # containers from which tensors can be removed
 
 
 # ---- tensors ----
@@ -116,240 +67,6 @@ def tensors_to_name() -> list[torch.Tensor]:
             and tensor.is_cuda and start_of(tensor)]
 
 
-# ---- names ----
-
-def is_own(frame: Any) -> bool:
-    """True for a frame of memtrace."""
-    return bool(frame.f_code.co_filename.startswith(os.path.dirname(HERE)))
-
-
-def frames_from(frame: Any) -> list[Any]:
-    """Returns a frame and those that called it, without memtrace's own."""
-    found = []
-    while frame is not None:
-        if not is_own(frame):
-            found.append(frame)
-        frame = frame.f_back
-    return found
-
-
-def frames_of_error(error: BaseException) -> list[Any]:
-    """Returns the frames that an exception has left, the innermost first."""
-    found: list[Any] = []
-    trace = error.__traceback__
-    while trace is not None:
-        found.insert(0, trace.tb_frame)
-        trace = trace.tb_next
-    return [frame for frame in found if not is_own(frame)]
-
-
-def line_of(file: str, lines: Iterable[int], name: str) -> int:
-    """Returns the line that adds something to a name, or else that sets it; 0: there is none. ".name": an attribute."""
-    word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
-    several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
-    for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)", several):
-        for line in lines:
-            if re.search(pattern, linecache.getline(file, line)):
-                return line
-    return 0
-
-
-def lines_of(code: types.CodeType) -> range:
-    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno) if hasattr(
-        code, "co_lines") else code.co_firstlineno + 500
-    return range(code.co_firstlineno, last + 1)
-
-
-def variables_of(frame: Any) -> list[tuple[str, Any]]:
-    """Returns the local variables of a frame. Until Python 3.13 a frame keeps the dict that f_locals returns, and so the values,
-    unless it is emptied. A class's body has no other variables than those of the dict."""
-    space = frame.f_locals
-    found = list(space.items())
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        space.clear()
-    return found
-
-
-class Locals:
-    """The values of local variables, by id."""
-
-    def __init__(self, frames: Iterable[Any]) -> None:
-        self.found: dict[int, tuple[Any, str]] = {}
-        for frame in frames:
-            if frame.f_code.co_name == "<module>":
-                continue
-            for name, value in variables_of(frame):
-                if name != "self" or id(value) not in self.found:
-                    self.found.setdefault(id(value), (frame, name))
-
-    def holder(self, value: Any) -> Optional[Holder]:
-        """Returns the local variable that refers to a value. `self` is named by its class."""
-        if id(value) not in self.found:
-            return None
-        frame, name = self.found[id(value)]
-        code = frame.f_code
-        kind = "closure" if name in code.co_freevars else "variable"
-        line = line_of(code.co_filename, lines_of(code), name) or frame.f_lineno
-        return Holder(kind, name, code.co_name, code.co_filename, line)
-
-
-def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
-    """Returns the module whose variables a dict has."""
-    module = sys.modules.get(str(space.get("__name__", "")))
-    return module if module is not None and vars(module) is space else None
-
-
-@functools.lru_cache(maxsize=None)
-def lines_of_module(file: str) -> tuple[int, ...]:
-    """Returns the lines of a file that belong to no function and no class."""
-    text = linecache.getlines(file)
-    inside: set[int] = set()
-    with contextlib.suppress(SyntaxError, ValueError):
-        for node in ast.walk(ast.parse("".join(text))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                inside.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return tuple(line for line in range(1, len(text) + 1) if line not in inside)
-
-
-def variable_of_module(module: types.ModuleType, name: str) -> Holder:
-    file = getattr(module, "__file__", None) or ""
-    every = range(1, len(linecache.getlines(file)) + 1)
-    line = line_of(file, lines_of_module(file), name) or line_of(file, every, name)  # a function may set it as a global
-    return Holder("variable", name, module.__name__, file, line)
-
-
-def attribute_of(owner: Any, name: str) -> Holder:
-    """Returns the attribute of an object that has no name itself."""
-    kind = type(owner)
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None) or ""
-    line = line_of(file, range(1, len(linecache.getlines(file)) + 1), f".{name}")
-    return Holder("attribute", f"self.{name}", kind.__qualname__, file, line)
-
-
-def function_cache(cache: Any) -> Holder:
-    """Returns the results of a function that functools.lru_cache keeps."""
-    function = inspect.unwrap(cache)
-    code = getattr(function, "__code__", None)
-    file, line = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
-    return Holder("variable", f"lru_cache of {function.__name__}", function.__module__, file, line)
-
-
-def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
-    """Returns the local variable of a suspended generator or coroutine that refers to a value."""
-    frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
-    found = None if frame is None or is_own(frame) else Locals([frame]).holder(value)
-    return found if found is not None and found.name != "self" else None
-
-
-def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes that an object has in its dict and in slots."""
-    yield from (getattr(one, "__dict__", None) or {}).items()
-    for kind in type(one).__mro__:
-        names = vars(kind).get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else names:
-            if isinstance(vars(kind).get(name), types.MemberDescriptorType) and hasattr(one, name):
-                yield name, getattr(one, name)
-
-
-class Names:
-    """The objects from which some objects can be reached, level by level."""
-
-    def __init__(self, objects: list[Any], frames: list[Any]) -> None:
-        self.locals = Locals(frames)
-        self.around: dict[int, list[Any]] = {}  # by id of an object: what refers to it
-        self.kept = list(objects)  # so that ids stay what they are
-        frontier = objects
-        for _ in range(LEVELS):
-            frontier = self._climb(frontier)
-            if not frontier:
-                break
-
-    def _climb(self, frontier: list[Any]) -> list[Any]:
-        """Notes what refers to the objects, and returns it, but for what has a name."""
-        wanted = {id(one) for one in frontier if id(one) not in self.around}
-        asked = [one for one in frontier if id(one) in wanted]
-        own = {id(frontier), id(asked), id(self.kept), id(self.around), id(vars(self))}
-        own |= {id(value) for value in self.around.values()}
-        found = []
-        for referrer in gc.get_referrers(*asked) if asked else ():
-            if id(referrer) in own or isinstance(referrer, types.FrameType):
-                continue
-            for one in gc.get_referents(referrer):
-                if id(one) in wanted:
-                    self.around.setdefault(id(one), []).append(referrer)
-            found.append(referrer)
-        for one in asked:
-            self.around.setdefault(id(one), [])
-        self.kept += found
-        return [one for one in found if not self._ends(one)]
-
-    def _ends(self, one: Any) -> bool:
-        """True if what refers to an object does not help to name it."""
-        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, FunctionCache, *SUSPENDED)):
-            return True
-        return isinstance(one, dict) and module_of(one) is not None
-
-    def name(self, one: Any, seen: frozenset[int] = frozenset()) -> Optional[Holder]:
-        """Returns the name from which an object can be reached; None: there is none within some levels."""
-        found = self.locals.holder(one)
-        if found is not None and found.name != "self":
-            return found
-        for referrer in self.around.get(id(one), ()):
-            if id(referrer) in seen:
-                continue
-            found = self._name_in(one, referrer, seen | {id(one)})
-            if found is not None:
-                return found
-        return None
-
-    def _name_in(self, one: Any, referrer: Any, seen: frozenset[int]) -> Optional[Holder]:
-        """Returns the name of what a referrer has."""
-        if isinstance(referrer, FunctionCache):
-            return function_cache(referrer)
-        if isinstance(referrer, SUSPENDED):
-            return local_of_suspended(referrer, one)
-        if isinstance(referrer, types.CellType):
-            return self._name_of_cell(referrer)
-        if isinstance(referrer, dict):
-            module = module_of(referrer)
-            key = next((key for key, value in referrer.items() if value is one), None)
-            if module is not None:
-                return variable_of_module(module, str(key)) if isinstance(key, str) else None
-            owner = self._owner_of(referrer)
-            return self._attribute(owner, str(key), seen) if owner is not None else self.name(referrer, seen)
-        if isinstance(referrer, CONTAINERS):
-            return self.name(referrer, seen)
-        if isinstance(referrer, functools.partial):
-            return self.name(referrer, seen)
-        key = next((key for key, value in fields_of(referrer) if value is one), None)
-        return self._attribute(referrer, key, seen) if key is not None else None
-
-    def _owner_of(self, space: dict[Any, Any]) -> Any:
-        """Returns the object whose attributes a dict has; None: it is a dict of the program."""
-        for referrer in self.around.get(id(space), ()):
-            if not isinstance(referrer, (*CONTAINERS, types.CellType)) and getattr(referrer, "__dict__", None) is space:
-                return referrer
-        return None
-
-    def _attribute(self, owner: Any, name: str, seen: frozenset[int]) -> Holder:
-        """Returns the name of an attribute: of a named object, or else of its class."""
-        own = attribute_of(owner, name)
-        around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
-        if around is None:
-            return own
-        return dataclasses.replace(own, name=f"{around.name}.{name}", owner=around.owner)
-
-    def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:
-        for cells in gc.get_referrers(cell):
-            for function in gc.get_referrers(cells) if isinstance(cells, tuple) else ():
-                if isinstance(function, types.FunctionType) and function.__closure__ is cells:
-                    code = function.__code__
-                    name = next(name for name, one in zip(code.co_freevars, function.__closure__ or ()) if one is cell)
-                    return Holder("closure", name, function.__qualname__, code.co_filename, code.co_firstlineno)
-        return None
-
-
 # ---- census ----
 
 Census = dict[tuple[str, str, str], Holder]  # by name
@@ -374,7 +91,8 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
         holder.tensor_bytes += tensor.nbytes
         if tensor.grad_fn is not None:
             holder.nodes.add(tensor.grad_fn._sequence_nr())
-            holder.is_chain |= before is not None and is_computed_from(tensor.grad_fn, before.get(holder.key, NOTHING)[2])
+            holder.tensors.append(weakref.ref(tensor))
+            holder.is_chain |= is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2])
         holder.containers += [one for one in names.around.get(id(tensor), ()) if isinstance(one, CLEARED)]
     return found
 
@@ -385,8 +103,8 @@ def sizes_of(found: Census) -> Sizes:
 
 
 def is_computed_from(end: Any, before: frozenset[int]) -> bool:
-    """True if a graph that ends with a new node contains one of the nodes with some numbers. A node has a larger number than the nodes
-    of its inputs."""
+    """True if a graph that ends with a new node contains a node that was the end of an earlier graph, by its number. A node has a larger
+    number than the nodes of its inputs."""
     waiting, seen = [end], set(before)
     while waiting and before and end._sequence_nr() not in before:
         for node, _ in waiting.pop().next_functions:
@@ -400,36 +118,41 @@ def is_computed_from(end: Any, before: frozenset[int]) -> bool:
 
 
 def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
-    """Returns the holders that have at least so many bytes more than before, or more graphs, or longer ones, those that grew most
-    first. Chains count before other graphs, and these before other tensors, since graphs are large."""
+    """Returns the holders that have at least so many bytes more than before, or more graphs, those that grew most first, and then chains.
+    A tensor with a graph counts before others, since graphs are large."""
     def growth(holder: Holder) -> tuple[bool, bool, int, int]:
         size, blocks, _ = before.get(holder.key, NOTHING)
-        return holder.is_chain, holder.has_graph, holder.size - size, len(holder.blocks) - blocks
+        return not holder.is_chain, holder.has_graph, holder.size - size, len(holder.blocks) - blocks
 
     def has_grown(holder: Holder) -> bool:
-        chain, graph, size, blocks = growth(holder)
-        return chain or size >= least or (graph and blocks > 0)
+        _, has_graph, size, blocks = growth(holder)
+        return holder.is_chain or size >= least or (has_graph and blocks > 0)
 
     return sorted(filter(has_grown, now.values()), key=growth, reverse=True)
 
 
 # ---- how much a holder keeps ----
 
-def clear(found: list[Holder]) -> None:
-    """Removes the tensors of holders from their containers. Only their own variables are removed from a module or an object."""
-    for holder in found:
-        for container in holder.containers:
-            with contextlib.suppress(Exception):
-                if isinstance(container, FunctionCache):
-                    container.cache_clear()
-                elif isinstance(container, dict):
-                    remove_tensors(container, holder.blocks)
-                else:
-                    container.clear()
+def release(holder: Holder) -> None:
+    """Removes a holder's tensors from their containers, and detaches them from their graphs. A dict keeps its other values, since it may
+    be the variables of a module or the attributes of an object."""
+    for container in holder.containers:
+        with contextlib.suppress(Exception):
+            if isinstance(container, FunctionCache):
+                container.cache_clear()
+            elif isinstance(container, dict):
+                remove_tensors(container, holder.blocks)
+            else:
+                container.clear()
+    for reference in holder.tensors:
+        with contextlib.suppress(RuntimeError):  # of a view
+            tensor = reference()
+            if tensor is not None:
+                tensor.detach_()
 
 
 def remove_tensors(space: dict[Any, Any], blocks: dict[int, int]) -> None:
-    """Removes the tensors that have some blocks, by address, from a dict."""
+    """Removes the tensors in some blocks, by address, from a dict."""
     for key in [key for key, value in space.items() if isinstance(value, torch.Tensor) and start_of(value) in blocks]:
         del space[key]
 
@@ -473,12 +196,16 @@ def freed_by(work: Callable[[], Any], library: Any) -> int:
 
 
 def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
-    """Returns the bytes that would be free without some holders; None: not known. Clears them in a child."""
+    """Returns the bytes that would be free without some holders; None: not known. Releases them in a child."""
+    def release_all() -> None:
+        for holder in found:
+            release(holder)
+
     def count() -> str:
         gc.collect()
-        return str(freed_by(lambda: clear(found), library))
+        return str(freed_by(release_all, library))
 
-    answer = in_child(count) if all(holder.containers for holder in found) else None
+    answer = in_child(count) if all(holder.containers or holder.tensors for holder in found) else None
     return int(answer) if answer else None
 
 

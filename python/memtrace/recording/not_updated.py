@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .holders import Names
+from .holder_names import Names
+from .spread import local_of
 
 SECOND = 2  # the step of an optimizer at which parameters are compared with what they were at its first
+MOST_OPTIMIZERS = 4  # that are followed: each takes two searches, and some programs have one for each parameter
 
 
 class NotUpdated(NamedTuple):
@@ -34,9 +36,10 @@ class Gradients:
     def before_step(self, optimizer: Any, frames: list[Any]) -> list[NotUpdated]:
         """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
         the parameter's version."""
-        step = self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
-        if step > SECOND:
+        step = self.steps.get(optimizer, 0) + 1
+        if step > SECOND or (step == 1 and len(self.steps) == MOST_OPTIMIZERS):
             return []
+        self.steps[optimizer] = step
         optimizers, modules = objects_of(torch.optim.Optimizer), objects_of(torch.nn.Module)
         without = without_optimizer(modules, optimizers)
         if step == SECOND:
@@ -62,19 +65,19 @@ def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, to
 
 
 def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Iterator[NotUpdated]:
-    """Yields the largest modules whose gradients belong to some parameters, by id."""
+    """Yields the largest modules whose gradients all belong to `unchanged`, the ids of parameters."""
     inner = {id(child) for module in modules for child in module.children()}
     for root in modules:
         if id(root) not in inner:
             for path, module in largest(root, "", unchanged):
-                gradients = {id(one): one.grad.nbytes for one in module.parameters() if one.grad is not None}
+                gradients = {id(one): local_of(one.grad).nbytes for one in module.parameters() if one.grad is not None}
                 holder = Names([root], frames).name(root)
                 name, file, line = (holder.name, holder.file, holder.line) if holder else (type(root).__name__, "", 0)
                 yield NotUpdated(name + path, file, line, len(gradients), sum(gradients.values()))
 
 
 def largest(module: torch.nn.Module, path: str, unchanged: set[int]) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yields the largest parts of a module, with their paths, of which all gradients belong to some parameters."""
+    """Yields the largest submodules whose gradients all belong to `unchanged`, with their paths."""
     own = {id(one) for one in module.parameters() if one.grad is not None}
     if own and own <= unchanged:
         yield path, module

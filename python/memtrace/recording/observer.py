@@ -12,6 +12,7 @@ import torch
 from .._private_names import Replaced, has, original_of, replace
 from .._settings import settings
 from . import holders
+from .holder_names import Holder, frames_from, frames_of_error
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
 from .not_updated import Gradients, NotUpdated
@@ -29,7 +30,7 @@ class Observer:
     holders."""
 
     def __init__(self, library: Any, free: Callable[[], int],
-                 measure: Optional[Callable[[list[holders.Holder], Any], Optional[int]]] = None) -> None:
+                 measure: Optional[Callable[[list[Holder], Any], Optional[int]]] = None) -> None:
         self.library = library
         self.phases, self.iterations = ProgramPhases(library), Iterations(library, free)
         self.measure = measure
@@ -46,17 +47,29 @@ class Observer:
 
     def before_optimizer(self, optimizer: Any) -> list[NotUpdated]:
         """Returns the modules with gradients that no optimizer uses, in the second step."""
-        return self.gradients.before_step(optimizer, holders.frames_from(sys._getframe(1))) if self.searches > 0 else []
+        return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
 
     def _search(self, loop: Loop) -> None:
         if loop.census is None and loop.rises == FIRST:
             self.searches -= 1
-            loop.census = holders.sizes_of(holders.census(holders.frames_from(caller())))
+            loop.census = holders.sizes_of(holders.census(frames_from(caller())))
         elif loop.census and loop.rises == SECOND:
             if self.measure is None or not self._store_cycles(loop):  # before a census, which refers to objects
-                now = holders.census(holders.frames_from(caller()), before=loop.census)
-                self._store(holders.grown(loop.census, now, loop.size // LEAST_SHARE)[:MOST_HOLDERS], loop)
+                now = holders.census(frames_from(caller()), before=loop.census)
+                found = holders.grown(loop.census, now, loop.size // LEAST_SHARE)
+                self._store([one for one in found if not one.is_chain][:MOST_HOLDERS], loop)
+                self._store_chains([one for one in found if one.is_chain][:MOST_HOLDERS], list(now.values()), loop)
             loop.census = {}
+
+    def _store_chains(self, chains: list[Holder], everything: list[Holder], loop: Loop) -> None:
+        """Stores chains, if all graphs together keep half of what the loop has left: the graph of a sum of losses is empty after
+        backward. One variable alone keeps nothing, since others are computed from it."""
+        kept: Optional[int] = loop.size * loop.rises
+        if chains and self.measure is not None:
+            kept = self.measure([one for one in everything if one.has_graph], self.library)
+        for holder in chains:
+            if kept is not None and kept >= loop.least_rise * loop.rises // 2:
+                self._store_one(holder, kept, loop)
 
     def _store_cycles(self, loop: Loop) -> bool:
         """Stores reference cycles as the holder, if the garbage collector would free half of what the loop has left. An object in
@@ -67,17 +80,17 @@ class Observer:
         self._store_one(*found, loop)
         return True
 
-    def _store(self, found: list[holders.Holder], loop: Optional[Loop] = None) -> None:
-        """Stores holders, of a loop if they grow in it. Where nothing is measured, graphs are as large as what the loop has left."""
+    def _store(self, found: list[Holder], loop: Optional[Loop] = None) -> None:
+        """Stores holders, of a loop if they grow in it. Graphs that are not measured are as large as what the loop has left."""
         least = loop.size * loop.rises if loop is not None else 0
         for holder in found:
-            held = None if holder.is_chain else self._measure(holder, found)
+            held = self._measure(holder, found)
             if held is None:
                 held = max(holder.size, least if holder.has_graph else 0)
             if held > 0:
                 self._store_one(holder, held, loop)
 
-    def _measure(self, holder: holders.Holder, found: list[holders.Holder]) -> Optional[int]:
+    def _measure(self, holder: Holder, found: list[Holder]) -> Optional[int]:
         """Returns the bytes that would be free without a holder, and without the others that have the same blocks; None: not known.
         0: something else keeps the blocks, such as the graph of another tensor."""
         if self.measure is None:
@@ -86,7 +99,7 @@ class Observer:
         sharing = [one for one in found if one.blocks.keys() & holder.blocks.keys()]
         return self.measure(sharing, self.library) if held is not None and held < holder.size and len(sharing) > 1 else held
 
-    def _store_one(self, holder: holders.Holder, held: int, loop: Optional[Loop]) -> None:
+    def _store_one(self, holder: Holder, held: int, loop: Optional[Loop]) -> None:
         kind = holder.kind_of(held).encode()
         place = (os.fsencode(loop.file), loop.line) if loop is not None else (None, 0)
         largest = sorted(holder.blocks.items(), key=lambda block: -block[1])[:MOST_BLOCKS]
@@ -97,7 +110,7 @@ class Observer:
     def end_out_of_memory(self, error: BaseException) -> None:
         """Stores who held the tensors when memory ended. The frames that the exception left have the variables."""
         least = self.library.memtrace_torch_live() // LEAST_SHARE
-        found = holders.census(holders.frames_of_error(error))
+        found = holders.census(frames_of_error(error))
         self._store(sorted((one for one in found.values() if one.size >= least), key=lambda one: -one.size))
 
     def note_card(self, device: int) -> None:
@@ -138,4 +151,4 @@ class Observer:
         if not tensors:
             return
         self.searches -= 1
-        self._store(list(holders.census(holders.frames_from(sys._getframe(1)), tensors).values()))
+        self._store(list(holders.census(frames_from(sys._getframe(1)), tensors).values()))
