@@ -172,12 +172,14 @@ Tensor gradient_of_weight(const Tensor &large, const Tensor &small, const Tensor
     return made;
 }
 
-/* Each gradient is computed before the next is allocated. */
-two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef padding,
+/* Copies the output's gradient if its memory format differs from the input's. Each gradient is computed before the next is
+ * allocated. */
+two_gradients cudnn_gradients(const Tensor &input, const Tensor &of_output, const Tensor &weight, IntArrayRef padding,
                               IntArrayRef stride, IntArrayRef dilation, int64_t, bool benchmark, bool deterministic,
                               bool allow_tf32, std::array<bool, 2> asked)
 {
     const geometry given{padding, stride, dilation, benchmark, deterministic, allow_tf32};
+    const Tensor gradient = of_output.contiguous(input.suggest_memory_format());
     Tensor of_input;
     if (asked[0]) {
         of_input = empty_beside(gradient, weight, input.sizes());
@@ -186,12 +188,13 @@ two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const
     return {of_input, asked[1] ? gradient_of_weight(input, gradient, weight, given) : Tensor()};
 }
 
-two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight,
+two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &of_output, const Tensor &weight,
                                         IntArrayRef padding, IntArrayRef, IntArrayRef stride, IntArrayRef dilation,
                                         int64_t, bool benchmark, bool deterministic, bool allow_tf32,
                                         std::array<bool, 2> asked)
 {
     const geometry given{padding, stride, dilation, benchmark, deterministic, allow_tf32};
+    const Tensor gradient = of_output.contiguous(input.suggest_memory_format());
     Tensor of_input;
     if (asked[0]) {
         of_input = empty_beside(gradient, weight, input.sizes());
