@@ -1,6 +1,7 @@
-/* torch.linalg's factors by reflections, and of symmetric matrices. The workspaces follow what cuSOLVER 12 said of an H200
- * (tests/data/operators). */
+/* torch.linalg's factors by reflections, singular values, eigenvalues of symmetric matrices, and their factors. The workspaces are
+ * cuSOLVER's (solver_memory.h). */
 #include "operators/operator_plan.h"
+#include "operators/solver_memory.h"
 
 #include <stddef.h>
 
@@ -9,8 +10,7 @@ enum {
     INT_BYTES = 4,
     MOST_LISTED = 20, /* workspaces of a batch; more, one after the other, change no peak */
     BATCH_COLUMNS = 256,
-    BATCH_STEP = 16, /* cuBLAS takes a batch of a matrix for so many columns */
-    ALIGNMENT = 32   /* elements */
+    BATCH_STEP = 16 /* cuBLAS takes a batch of a matrix for so many columns */
 };
 
 /* A batch of m x n matrices. */
@@ -18,13 +18,14 @@ struct matrices {
     int64_t batch, m, n, item_bytes;
 };
 
+/* False also for sizes that no card has room for. */
 static bool read_matrices(const struct mt_operand *tensor, struct matrices *out)
 {
     if (tensor == NULL || tensor->dims < 2 || tensor->elements == 0)
         return false;
     const int64_t n = tensor->sizes[tensor->dims - 1], m = tensor->sizes[tensor->dims - 2];
     *out = (struct matrices){tensor->elements / (m * n), m, n, tensor->item_bytes};
-    return true;
+    return m <= MT_SOLVER_MOST && n <= MT_SOLVER_MOST;
 }
 
 static int64_t reflections_of(const struct matrices *a)
@@ -44,7 +45,7 @@ static void use_for_each(struct mt_operator_plan *plan, int64_t batch, int64_t b
 /* Adds the reflections of a QR factor: cuBLAS takes a batch of small matrices. */
 static void reflect(struct mt_operator_plan *plan, const struct matrices *a)
 {
-    enum { ROWS = 1024, COLUMNS = 512, FIXED_BYTES = 128 };
+    enum { FIXED_BYTES = 128 };
     const int64_t least = a->n / BATCH_STEP < 2 ? 2 : a->n / BATCH_STEP;
     if (a->n <= BATCH_COLUMNS && a->batch >= least) {
         const int matrices = mt_inner_take(plan, MT_PRODUCT(a->batch, POINTER_BYTES));
@@ -52,20 +53,13 @@ static void reflect(struct mt_operator_plan *plan, const struct matrices *a)
         mt_inner_give(plan, matrices);
         return;
     }
-    const int64_t columns = COLUMNS + (a->n < BATCH_COLUMNS ? BATCH_COLUMNS : a->n);
-    use_for_each(plan, a->batch, MT_PRODUCT(ROWS, columns, a->item_bytes) + FIXED_BYTES);
+    use_for_each(plan, a->batch, MT_PRODUCT(mt_solver_reflect(a->n), a->item_bytes) + FIXED_BYTES);
 }
 
-/* Adds the product of `count` reflections. Of over 64, it is known of square matrices of 128 columns and more. */
+/* Adds the product of `count` reflections. */
 static void multiply_reflections(struct mt_operator_plan *plan, const struct matrices *a, int64_t count)
 {
-    enum { FIXED = 33024, FEW = 64, BLOCK = 128 };
-    const bool is_few = count <= FEW, is_known = is_few || (a->m == count && count >= BLOCK);
-    const int64_t elements =
-        is_few ? mt_round_up(MT_PRODUCT(a->m, count), ALIGNMENT) : BLOCK * (a->m - BLOCK) + 2 * BLOCK * count;
-    if (!is_known)
-        mt_inner_guess(plan);
-    use_for_each(plan, a->batch, MT_PRODUCT(FIXED + elements, a->item_bytes));
+    use_for_each(plan, a->batch, MT_PRODUCT(mt_solver_reflections(a->m, count), a->item_bytes));
 }
 
 /* geqrf: reflections in place, and their factors. */
@@ -87,6 +81,24 @@ MT_RULE(reflections_product)
         multiply_reflections(plan, &a, factors->sizes[factors->dims - 1]);
 }
 
+/* ormqr: the reflections are copied. */
+MT_RULE(reflections_multiply)
+{
+    const struct mt_operand *factors = mt_call_tensor(call, "input2"), *reflections = mt_call_tensor(call, "self");
+    struct matrices a;
+    mt_inner_outputs(plan, call, 0);
+    if (factors == NULL || factors->dims == 0 || !read_matrices(mt_call_tensor(call, "input3"), &a))
+        return;
+    const int64_t count = factors->sizes[factors->dims - 1];
+    const bool is_left = mt_call_number(call, "left", 1) != 0;
+    const int copy = mt_inner_take_like(plan, reflections);
+    use_for_each(
+        plan, a.batch,
+        MT_PRODUCT(is_left ? mt_solver_multiply_left(a.m, a.n, count) : mt_solver_multiply_right(a.m, a.n, count),
+                   a.item_bytes));
+    mt_inner_give(plan, copy);
+}
+
 /* linalg_qr: without Q, a matrix with more rows than columns is copied. */
 MT_RULE(qr)
 {
@@ -103,6 +115,98 @@ MT_RULE(qr)
     if (has_q)
         multiply_reflections(plan, &a, count);
     mt_inner_give(plan, factors);
+}
+
+/* ---- singular values and eigenvalues ---- */
+
+/* Adds what tells on the host whether all matrices converged. */
+static void check_status(struct mt_operator_plan *plan, const struct mt_operand *matrices)
+{
+    const int any = mt_inner_take(plan, 1);
+    if (matrices->dims == 2)
+        mt_inner_use(plan, 1);
+    mt_inner_give(plan, any);
+}
+
+/* Matrices of up to so many rows and columns are computed as a batch. */
+enum { SMALL = 32 };
+
+static bool is_small(const struct matrices *a, bool is_full)
+{
+    return a->m <= SMALL && a->n <= SMALL && (is_full || a->m == a->n);
+}
+
+/* Takes one side's vectors, of n rows, where only values are wanted: of all matrices if they are computed as a batch. */
+static int take_unwanted(struct mt_operator_plan *plan, const struct matrices *a, bool is_batch, int64_t n)
+{
+    return mt_inner_take(plan, MT_PRODUCT(is_batch ? a->batch : 1, n, reflections_of(a), a->item_bytes));
+}
+
+/* _linalg_svd: vectors of both sides come before the values. Each matrix of a batch uses the same workspace. */
+MT_RULE(singular_values)
+{
+    enum { LEFT, VALUES, RIGHT };
+    const struct mt_operand *matrices = mt_call_tensor(call, "A");
+    const bool is_full = mt_call_number(call, "full_matrices", 0) != 0,
+               has_vectors = mt_call_number(call, "compute_uv", 1) != 0;
+    struct matrices a;
+    if (call->output_count <= RIGHT || !read_matrices(matrices, &a)) {
+        mt_inner_outputs(plan, call, 0);
+        return;
+    }
+    if (has_vectors) {
+        mt_inner_output(plan, LEFT);
+        mt_inner_output(plan, RIGHT);
+    }
+    mt_inner_output(plan, VALUES);
+    const bool is_batch = is_small(&a, is_full);
+    const int status = mt_inner_take(plan, MT_PRODUCT(a.batch, INT_BYTES)), copy = mt_inner_take_like(plan, matrices),
+              left = has_vectors ? -1 : take_unwanted(plan, &a, is_batch, a.m),
+              right = has_vectors ? -1 : take_unwanted(plan, &a, is_batch, a.n);
+    mt_inner_use(
+        plan, MT_PRODUCT(is_batch ? mt_solver_small_singular() : mt_solver_singular(a.m, a.n, is_full), a.item_bytes));
+    mt_inner_give(plan, right);
+    mt_inner_give(plan, left);
+    mt_inner_give(plan, copy);
+    check_status(plan, matrices);
+    mt_inner_give(plan, status);
+}
+
+/* Adds the workspaces of eigenvalues: by division with its 128 bytes for small batches and large matrices, by rotations between. */
+static void find_eigenvalues(struct mt_operator_plan *plan, const struct matrices *a, bool is_single)
+{
+    enum { FIXED_BYTES = 128, ROTATED_MOST = 512 };
+    if (a->batch > 1 && a->n <= SMALL) {
+        mt_inner_use(plan, MT_PRODUCT(mt_solver_divide_symmetric(a->batch, a->n), a->item_bytes) + FIXED_BYTES);
+        return;
+    }
+    const bool is_rotated = is_single && a->n >= SMALL && a->n <= ROTATED_MOST;
+    const int64_t bytes = is_rotated ? MT_PRODUCT(mt_solver_rotate_symmetric(a->n), a->item_bytes)
+                                     : MT_PRODUCT(mt_solver_divide_symmetric(1, a->n), a->item_bytes) + FIXED_BYTES;
+    for (int64_t i = 0; i < mt_smaller(a->batch, MOST_LISTED); i++)
+        mt_inner_use(plan, bytes);
+}
+
+/* _linalg_eigh: the vectors are a copy of the matrices, which is freed last if only values are wanted. */
+MT_RULE(symmetric_eigenvalues)
+{
+    enum { VALUES, VECTORS };
+    const struct mt_operand *matrices = mt_call_tensor(call, "A");
+    const bool has_vectors = mt_call_number(call, "compute_v", 1) != 0;
+    struct matrices a;
+    if (call->output_count <= VECTORS || !read_matrices(matrices, &a)) {
+        mt_inner_outputs(plan, call, 0);
+        return;
+    }
+    if (has_vectors)
+        mt_inner_output(plan, VECTORS);
+    mt_inner_output(plan, VALUES);
+    if (!has_vectors)
+        mt_inner_take_like(plan, matrices);
+    const int status = mt_inner_take(plan, MT_PRODUCT(a.batch, INT_BYTES));
+    find_eigenvalues(plan, &a, matrices->dtype == MT_SCALAR_FLOAT);
+    check_status(plan, matrices);
+    mt_inner_give(plan, status);
 }
 
 /* linalg_ldl_factor_ex: each matrix needs the same workspace, which is taken once. */

@@ -217,6 +217,51 @@ MT_RULE(bin_count)
         find_bounds(plan, input);
 }
 
+/* Adds what checks probabilities: their bounds, and the sum of each row. Keeps both answers, of a byte each. */
+static void check_probabilities(struct mt_operator_plan *plan, const struct mt_operand *input)
+{
+    const int64_t last = input->dims - 1, rows = input->elements / input->sizes[last];
+    const struct mt_argument row = {.kind = MT_ARGUMENT_INTEGERS, .integers = &last, .count = 1};
+    int bounds[2], answers[2];
+    for (int bound = 0; bound < 2; bound++) {
+        bounds[bound] = mt_inner_take(plan, input->item_bytes);
+        stage(plan, input, NULL, mt_operand_sum_bytes(input));
+        answers[bound] = mt_inner_take(plan, 1);
+    }
+    mt_inner_take(plan, 1);
+    for (int bound = 1; bound >= 0; bound--) {
+        mt_inner_give(plan, answers[bound]);
+        mt_inner_give(plan, bounds[bound]);
+    }
+    const int sums = mt_inner_take(plan, MT_PRODUCT(rows, input->item_bytes));
+    stage(plan, input, &row, mt_operand_sum_bytes(input));
+    const int is_zero = mt_inner_take(plan, rows);
+    mt_inner_take(plan, 1);
+    mt_inner_give(plan, is_zero);
+    mt_inner_give(plan, sums);
+    mt_inner_use(plan, 1);
+}
+
+/* multinomial: with replacement a copy, normalized probabilities and their sums up to each. Otherwise as many exponential numbers,
+ * whose largest quotients are found: the first is, others are sorted out by topk. */
+MT_RULE(multinomial)
+{
+    const struct mt_operand *input = mt_call_tensor(call, "self");
+    const int64_t samples = mt_call_integer(call, "num_samples", 1);
+    mt_inner_outputs(plan, call, 0);
+    if (input == NULL || input->elements == 0 || input->dims == 0)
+        return;
+    if (samples > 1 && mt_call_number(call, "replacement", 0) != 0) {
+        for (int table = 0; table < 3; table++)
+            mt_inner_take_like(plan, input);
+        return;
+    }
+    check_probabilities(plan, input);
+    mt_inner_use(plan, mt_operand_bytes(input));
+    if (samples > 1)
+        mt_inner_uncounted(plan);
+}
+
 /* histc: the bounds are sought unless they are given. */
 MT_RULE(histogram)
 {
