@@ -258,3 +258,15 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(place):
     with pytest.raises(build.NoLibrary, match="c\\+\\+ can't compile the library for this PyTorch:\nit is not C\\+\\+"):
         place.find()
     assert place.left() == []
+
+
+def test_the_oldest_of_too_many_kept_files_are_removed(tmp_path):
+    for age in range(10):
+        path = tmp_path / str(age % 2) / f"graph{age}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 - age, 1000 - age))
+    cache.trim(tmp_path, 1000)
+    assert sum(path.is_file() for path in tmp_path.rglob("*")) == 10
+    cache.trim(tmp_path, 999)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [f"graph{age}" for age in range(4)]

@@ -91,6 +91,25 @@ def choose() -> pathlib.Path:
     raise NoLibrary(f"compiled libraries can't be kept: remove {above / 'memtrace'}, or name another folder in XDG_CACHE_HOME")
 
 
+def trim(folder: pathlib.Path, most_bytes: int) -> None:
+    """Removes the oldest files of a folder that has more than `most_bytes`, until half of that is left."""
+    found = []
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # another process removes it
+                status = os.lstat(os.path.join(path, name))
+                found.append((status.st_mtime, os.path.join(path, name), status.st_size))
+    left = sum(size for _, _, size in found)
+    if left <= most_bytes:
+        return
+    for _, path, size in sorted(found):
+        with contextlib.suppress(OSError):
+            os.remove(path)
+        left -= size
+        if left <= most_bytes // 2:
+            return
+
+
 def digest_of(path: pathlib.Path) -> str:
     """Returns the line that sha256sum prints of the file."""
     return f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"

@@ -35,6 +35,8 @@ MODULES = ("torch._inductor.compile_fx", "torch._inductor.async_compile", "torch
            "torch._inductor.runtime.benchmarking", "torch._inductor.runtime.autotune_cache", "torch._inductor.fx_passes.pad_mm",
            "torch._inductor.select_algorithm", "torch._inductor.graph")
 
+MOST_GRAPH_BYTES = 2 << 30  # of compiled graphs that are kept
+
 is_changed = False  # Inductor is, and can be used
 
 
@@ -151,6 +153,7 @@ def change(cards: Any, choices: Choices) -> None:
     if not has("Inductor's kernels"):
         return
     is_changed = True
+    cache.trim(pathlib.Path(os.environ[FOLDER]), MOST_GRAPH_BYTES)
     replace("torch._C._dynamo.guards._empty_strided_cuda", empty_strided)
     wrap("torch._inductor.runtime.triton_heuristics.CachingAutotuner._precompile_config", functools.partial(precompile, cards))
     wrap("torch._inductor.async_compile._load_triton_kernel_from_source", load_new)
