@@ -3,20 +3,19 @@
 
 #include "base/text.h"
 
-static const char introduction[] =
-    "# What operators take inside\n\nThe operators that a dry run knows, with the scratch memory that their kernels "
-    "allocate "
-    "in addition to their results ([dry-run.md](dry-run.md#what-operators-take-inside)). Sources are files of PyTorch "
-    "2.7, "
-    "unless they say so; of operators with a namespace, files of their library in 2026. *Checked on* names the cards "
-    "on which the bytes were measured, under 2.11 and CUDA 13.0. "
-    "memtrace "
-    "generates this page from its table, `src/operators/operator_table.c`.\n";
+static const char introduction[] = "# Table of operators\n\nThe operators that a dry run knows, with the scratch "
+                                   "memory that their kernels allocate in "
+                                   "addition to their results ([scratch memory](scratch.md)). Sources are files of "
+                                   "PyTorch 2.7 unless they name another "
+                                   "version; for operators with a namespace, files of their library in 2026. *Checked "
+                                   "on* names the cards on which the "
+                                   "bytes were measured, under 2.11 and CUDA 13.0. memtrace generates this page from "
+                                   "`src/operators/operator_table.c`.\n";
 
-/* Adds the rows of operators that take something, or of those that take nothing. */
+/* Adds the rows of operators with scratch memory, or the rows without. */
 static void add_rows(struct mt_text *out, bool takes)
 {
-    mt_text_add(out, "\n| operators | take inside | source | checked on |\n| --- | --- | --- | --- |\n");
+    mt_text_add(out, "\n| operators | scratch memory | source | checked on |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < mt_operator_row_count; i++) {
         const struct mt_operator_row *row = &mt_operator_rows[i];
         if ((row->rule != NULL) == takes)
@@ -29,6 +28,6 @@ void mt_operator_page_add(struct mt_text *out)
 {
     mt_text_add(out, "%s", introduction);
     add_rows(out, true);
-    mt_text_add(out, "\n## Operators that take nothing\n");
+    mt_text_add(out, "\n## Operators without scratch memory\n");
     add_rows(out, false);
 }

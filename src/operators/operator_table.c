@@ -1,5 +1,5 @@
-/* The table of operators: what each takes inside, where its source says so, and on what it was checked. docs/dry-run.md explains
- * it. An operator that is not here is counted by a dry run. */
+/* The table of operators: the scratch memory of each, the source that says so, and the cards on which it was checked. docs/scratch.md
+ * explains it. An operator that is not here is counted by a dry run. */
 #include "operators/operator_plan.h"
 
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
@@ -34,7 +34,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_cudnn_batch_norm_backward;
 
 const struct mt_operator_row mt_operator_rows[] = {
-    {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
+    {"mm bmm dot vdot _int_mm", mt_rule_matmul,
+     "cuBLAS's workspace, for each thread and stream, kept until the process ends",
      "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
     {"addmm addmv baddbmm _addmm_activation", mt_rule_addmm, "the same; with a bias of one row also cublasLt's 1 MiB",
      "aten/src/ATen/cuda/CUDABlas.cpp:188", "H100, H200"},
