@@ -218,9 +218,9 @@ static void the_file_of_a_traced_card_is_not_read_again(void **state)
 {
     (void)state;
     trace_on_a_lost_card();
-    expect_answers(" with 1.96 GiB, 976.56 KiB of which", "on sim:card.json:2099000000, ran to its end");
+    expect_answers(" with 1.96 GiB; 976.56 KiB are kept free", "on sim:card.json:2099000000, ran to its end");
     write_card("no card");
-    expect_answers(" with 1.96 GiB, 976.56 KiB of which", "on sim:card.json:2099000000, ran to its end");
+    expect_answers(" with 1.96 GiB; 976.56 KiB are kept free", "on sim:card.json:2099000000, ran to its end");
 }
 
 /* Also forgets the card that the run keeps. */

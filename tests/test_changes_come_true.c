@@ -91,7 +91,7 @@ static void words_say_what_to_write_and_what_it_rests_on(void **state)
     expect_success(said);
     assert_non_null(strstr(said->out, "The peak of ")); /* one option mends the first finding */
     assert_says(said->out, "\nChanges, each replayed with the run's own blocks, best first:\n");
-    assert_says(said->out, "\ncheckpoint of model.layers.*: what each of 36 calls keeps is gone ");
+    assert_says(said->out, "\ncheckpoint of model.layers.*: the blocks that each of 36 calls keeps are freed ");
     assert_says(said->out, "\n   → torch.utils.checkpoint.checkpoint(");
 }
 

@@ -369,7 +369,7 @@ static void what_one_run_says_nothing_of_is_unknown_and_no_difference(void **sta
     run(TINY "--seq 8 --alloc policy=torch");
     const struct said *said = memtrace("diff 1 2");
     assert_int_equal(said->code, MT_OK);
-    assert_non_null(strstr(said->out, "They differ in no setting that both tell of."));
+    assert_non_null(strstr(said->out, "They differ in no setting that both record."));
     assert_non_null(strstr(said->err, "run 1 says nothing of alloc, attention, autocast, "));
     assert_null(strstr(said->err, "so no cause"));
     json_t *diff = diff_json("1 2");

@@ -98,7 +98,7 @@ static void moments_that_nobody_keeps_are_refused(void **state)
         expect_refused(&config, "it takes moments fp32");
         config.optimizer = MT_OPTIMIZER_ADAMW;
         config.parameter_dtype = MT_F64;
-        expect_refused(&config, "not of fp64");
+        expect_refused(&config, "not fp64");
         config.parameter_dtype = MT_F32;
     }
 }

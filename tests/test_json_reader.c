@@ -328,7 +328,7 @@ static void depth_and_memory_are_bounded(void **state)
     struct mt_value value;
     bytes_add_byte(&lists, '[', 1 << 20);
     assert_int_equal(read_bytes(lists.data, lists.length, &store, &value), MT_BAD_TRACE);
-    assert_non_null(strstr(mt_last_error(), "byte 201 of the JSON: its lists lie in each other more than 200 deep"));
+    assert_non_null(strstr(mt_last_error(), "byte 201 of the JSON: its lists are nested more than 200 deep"));
     mt_value_store_destroy(store);
     for (int i = 0; i < 300; i++)
         bytes_add_text(&dicts, "{\"\":");

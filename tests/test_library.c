@@ -409,7 +409,7 @@ static void what_cannot_be_meant_is_refused(void **state)
     memtrace_label label = label_of("Param");
     assert_fails(memtrace_give(run, address + 1), MEMTRACE_USAGE, "no live block");
     assert_ok(memtrace_give(run, address));
-    assert_fails(memtrace_give(run, address), MEMTRACE_USAGE, "given back");
+    assert_fails(memtrace_give(run, address), MEMTRACE_USAGE, "was freed");
     assert_fails(memtrace_use_on(run, address, 1), MEMTRACE_USAGE, "no live block");
     assert_ok(memtrace_give(run, 0));
     assert_fails(memtrace_take(run, 0, 0, &label, &address), MEMTRACE_USAGE, "0");

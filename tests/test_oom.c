@@ -115,7 +115,7 @@ static json_t *ask_about(const char *options)
     const struct said *said = shell("rm -f memtrace.db*; \"$M\" run %s", options);
     if (said->code != MT_OUT_OF_MEMORY)
         fail_msg("ends with %d: %s", said->code, options);
-    assert_says(said->err, "memtrace oom, which tells why");
+    assert_says(said->err, "memtrace oom, which says why");
     json_t *answer = json_of(MEMTRACE("oom --json"));
     assert_schema(answer, "memtrace.oom/2");
     check_sums(answer);

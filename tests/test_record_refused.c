@@ -53,7 +53,7 @@ static void a_python_package_that_is_not_there_is_said_and_the_program_runs(void
                                     "a/b/alone record -- sh -c 'echo ran'");
     assert_int_equal(said->code, 0);
     assert_string_equal(said->out, "ran\n");
-    assert_says(said->err, "the Python package is not beside the program");
+    assert_says(said->err, "the Python package was not found with the program");
     assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
 }
 

@@ -358,7 +358,7 @@ static bool is_compared(const char *device)
     run(command);
     json_t *page = json_of(shell("\"$M\" report --json --trace %s.db", device + strlen("sim:")));
     const json_t *table = table_of(page, "kernels", "kernels");
-    bool is_said_so = is_said(page, "kernels", "of those of PyTorch's kernels"), has_column = false;
+    bool is_said_so = is_said(page, "kernels", "of PyTorch's kernels"), has_column = false;
     size_t i;
     json_t *column;
     json_array_foreach(json_object_get(table, "columns"), i, column) has_column =

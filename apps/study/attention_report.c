@@ -177,7 +177,7 @@ static void print_peer_of(const struct mt_attention_answer *answer, size_t preci
         count++;
     }
     if (count > 0) {
-        fprintf(answer->screen.file, "%s beside PyTorch\n", answer->cells[precision * part].precision);
+        fprintf(answer->screen.file, "%s compared with PyTorch\n", answer->cells[precision * part].precision);
         mt_table_print(table);
         putc('\n', answer->screen.file);
     }
@@ -336,8 +336,8 @@ static void print_limits(const struct mt_attention_answer *answer)
     static const char *const rows_by[LABELS] = {"d", "precision"};
     struct mt_text text = {0};
     mt_text_add(&text,
-                "A sequence twice as long doubles the terms with T and quadruples those with T². The shortest one "
-                "at which those with T² are more than half of what is live before backward, by formula:");
+                "A sequence twice as long doubles the terms with T and quadruples the terms with T². The shortest "
+                "sequence at which terms with T² are more than half of the live bytes before backward, by formula:");
     mt_screen_line(&answer->screen, &text);
     print_pivot(answer, &mt_attention_limit_type, answer->limits, answer->limit_count, rows_by, "square");
     mt_text_add(&text,

@@ -106,10 +106,9 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
     struct mt_text text = {0};
     mt_text_add(&text, "Allocated peaks are ");
     if (distance.allocated == 0)
-        mt_text_add(&text, "what PyTorch measured on an H200, to the byte");
+        mt_text_add(&text, "equal to PyTorch's on an H200, to the byte");
     else
-        mt_text_add(&text, "within %s (%.3f %%) of what PyTorch measured on an H200", allocated,
-                    distance.allocated_percent);
+        mt_text_add(&text, "within %s (%.3f %%) of PyTorch's on an H200", allocated, distance.allocated_percent);
     if (distance.with_workspace > 0)
         mt_text_add(&text,
                     " less a workspace of %s in %zu forward rows, which backward had left there in the same process",
@@ -289,7 +288,7 @@ static void say_narrow_fits(struct mt_report *report)
         mt_page_say(
             report->page,
             "On %s the %s in %s at %s fits, with %s of %s reserved. It was published as out of memory on a card "
-            "of 80 GB, of which the driver and CUDA's context keep a part for themselves.",
+            "of 80 GB, where the driver and CUDA's context also need memory.",
             run->run.device, run->pass, run->steps.precision, run->seq_text, MT_SIZE(run->reserved.bytes),
             MT_SIZE(run->run.capacity_bytes));
     }

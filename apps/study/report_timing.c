@@ -326,11 +326,10 @@ static void say_distance(struct mt_page *page, const struct mt_kernels *kernels,
         percent = fmax(percent, fabs(100 * ms_a_step(kernels, phase->total_ns) / published->ms - 100));
     }
     if (points >= 0)
-        mt_page_say(
-            page,
-            "The phases' times are within %.1f %% of those of PyTorch's kernels, and the products' shares within "
-            "%.1f points.",
-            percent, points);
+        mt_page_say(page,
+                    "The times of phases are within %.1f %% of PyTorch's kernels, and the shares of products within "
+                    "%.1f points.",
+                    percent, points);
 }
 
 static void add_kernels(struct mt_page *page, const struct mt_run *run, const struct mt_steps_row *steps,

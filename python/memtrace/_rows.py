@@ -14,7 +14,7 @@ Row = TypeVar("Row")
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run of a trace. Fields are those of memtrace_run_row."""
+    """A run of a trace, with the fields of memtrace_run_row."""
 
     number: int
     name: str

@@ -5,7 +5,7 @@
 
 static mt_status fail_unknown(uint64_t address)
 {
-    return mt_fail(MT_USAGE, "no live block begins at 0x%" PRIx64 ": it was given back, or was never taken here",
+    return mt_fail(MT_USAGE, "no live block begins at 0x%" PRIx64 ": it was freed, or was never allocated here",
                    address);
 }
 

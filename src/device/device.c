@@ -286,7 +286,7 @@ mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context
 mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out)
 {
     if (device->table->memory == NULL)
-        return mt_fail(MT_FAILED, "%s has no driver that tells what is used", device->name);
+        return mt_fail(MT_FAILED, "%s has no driver that reports used memory", device->name);
     return device->table->memory(device, out);
 }
 

@@ -132,7 +132,7 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"cudnn_convolution_weight_gradient", mt_rule_convolution_weight_gradient, "the same",
      CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
     {"_cudnn_rnn", mt_rule_recurrent,
-     "cuDNN's workspace, what training keeps for backward, weights that do not lie in one buffer; a copy of the input",
+     "cuDNN's workspace, what training keeps for backward, weights that are not in one buffer; a copy of the input",
      CUDNN_FOLDER "RNN.cpp (2.11)", "H200"},
     {"_cudnn_rnn_backward", mt_rule_recurrent_backward,
      "zeros for last states that were not used; copies of the input; cuDNN's workspace, twice",

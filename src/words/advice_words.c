@@ -65,8 +65,9 @@ static const struct mt_row_type fragmentation_type = MT_ROW_TYPE(ROW, fragmentat
 static const struct mt_field finding_fields[] = {
     MT_SHOWN(INTEGER, int64_t, ROW, number, "number", "#"),
     MT_TEXT(ROW, pattern, "pattern", "pattern", "the kind of waste"),
-    MT_BYTES(ROW, finding.saved_bytes, "saved_bytes", "saves",
-             "by which the peak of requested bytes falls if it is mended; of fragmentation, that of reserved bytes"),
+    MT_BYTES(
+        ROW, finding.saved_bytes, "saved_bytes", "saves",
+        "by which the peak of requested bytes falls with the change; for fragmentation, the peak of reserved bytes"),
     MT_SHOWN_OWNED(TEXT, ROW, what, "what", "what"),
     MT_NAME(ROW, finding.category, "category", NULL, "of its blocks; this and the next four: null where they differ"),
     MT_NAME(ROW, finding.role, "role", NULL, NULL),
@@ -148,7 +149,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
             "changes of a program that can't be made again, each replayed with the run's blocks"),
     MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
-            "kinds of changes that the trace does not tell"),
+            "kinds of changes that the trace has no data for"),
     MT_ROWS(ROW, lines, line_count, "lines", &mt_peak_line_type,
             "of the program that allocated most of the peak of allocated bytes; none without call stacks"),
     MT_PART(ROW, observations, &mt_observations_type),

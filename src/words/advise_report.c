@@ -208,8 +208,8 @@ static void print_findings(const struct report *report)
         mt_text_add(&line, " with ");
         mt_replayed_allocator_add(report->input, &line);
     }
-    mt_text_add(&line, ": the peak of requested bytes falls by what is said%s.",
-                has_reserved(report->advice) ? " (of fragmentation, that of reserved ones)" : "");
+    mt_text_add(&line, ": the peak of requested bytes%s falls by the bytes shown.",
+                has_reserved(report->advice) ? " (for fragmentation, of reserved bytes)" : "");
     mt_screen_line(report->screen, &line);
 }
 
@@ -222,13 +222,13 @@ static void add_places(struct mt_text *out, const struct mt_fragmentation *found
                 found->hole_count == 1 ? "" : "s");
     if (found->hole_bytes > 0) {
         mt_finding_add_blocks(finding, &what);
-        mt_text_add(out, " (most beside %s)", mt_text_get(&what));
+        mt_text_add(out, " (most next to %s)", mt_text_get(&what));
     }
     mt_text_add(
         out, " and %s in segments without a block; the largest of these pieces was %s, and memory was mapped for %s.",
         MT_SIZE(found->idle_bytes), MT_SIZE(found->largest_bytes), MT_SIZE(found->asked_bytes));
     if (found->pool_bytes > 0)
-        mt_text_add(out, " %s of it is in private pools, as of CUDA graphs, where other blocks never lie.",
+        mt_text_add(out, " %s of it is in private pools, such as pools of CUDA graphs, which serve no other blocks.",
                     MT_SIZE(found->pool_bytes));
     mt_text_release(&what);
 }
@@ -313,7 +313,8 @@ static void print_explanations(const struct report *report)
     for (size_t i = 0; i < advice->count; i++)
         if (!advice->findings[i].replay.fits)
             mt_screen_say(report->screen,
-                          "%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.",
+                          "%" PRId64
+                          ". Replayed with this change, the run is out of memory: its blocks leave larger gaps.",
                           report->rows[i].number);
 }
 
@@ -330,9 +331,9 @@ static void print_notes(const struct report *report)
             "\nThis trace does not record tensor uses, so blocks that are freed too late were not looked for.");
     if (!material->is_whole)
         mt_screen_say(report->screen,
-                      "\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
-                      ", around the peak: replays begin with what was live then.",
-                      report->answer->question->run->event_count, material->first_step, material->last_step);
+                      "\nReplays use the events of steps %" PRId64 " to %" PRId64
+                      ", around the peak, of the run's %" PRId64 ", and begin with the blocks that were live then.",
+                      material->first_step, material->last_step, report->answer->question->run->event_count);
     if (left_out > 0)
         mt_screen_say(report->screen, "\n%zu more kind%s of blocks could be freed earlier; --all lists them.", left_out,
                       left_out == 1 ? "" : "s");
@@ -360,7 +361,7 @@ static void print_lines(const struct report *report)
     }
     if (report->input->program.is_dry)
         mt_screen_say(report->screen,
-                      "\nmemtrace fit -- PROGRAM runs the program dry with changes, and tells what each saves.");
+                      "\nmemtrace fit -- PROGRAM runs the program dry with changes, and shows what each saves.");
 }
 
 void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_screen *screen)

@@ -31,7 +31,7 @@ static const struct mt_field change_fields[] = {
     MT_ROW(ROW, peak, "replayed", &mt_replay_peak_type, "the peaks with it, by replay"),
     MT_FLAG(ROW, peak.fits, "fits", "fits", "false if the replay ran out of memory"),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
-                  "of the peak of reserved bytes, to that of the replay without a change"),
+                  "of the peak of reserved bytes, compared with the replay without a change"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),
@@ -43,7 +43,7 @@ const struct mt_row_type mt_change_type = MT_ROW_TYPE(ROW, change_fields);
 #define ROW struct mt_gap_row
 static const struct mt_field gap_fields[] = {
     MT_TEXT(ROW, kind, "kind", NULL, "of change"),
-    MT_TEXT(ROW, reason, "reason", NULL, "for which the trace does not tell what it would do"),
+    MT_TEXT(ROW, reason, "reason", NULL, "why the trace can't show its effect"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_gap_type = MT_ROW_TYPE(ROW, gap_fields);
@@ -179,10 +179,11 @@ void mt_change_add_basis(const struct mt_program_change *change, struct mt_text 
     if (basis != NULL)
         mt_text_add(out, "%s", basis);
     else
-        mt_text_add(out,
-                    "what each of %zu calls keeps is gone between its forward and its backward, but for the last "
-                    "one, taken to be its output; it comes back with %s at most that forward took besides",
-                    change->calls, MT_SIZE(change->recomputed_bytes));
+        mt_text_add(
+            out,
+            "the blocks that each of %zu calls keeps are freed between its forward and its backward, except the last "
+            "one, which counts as its output; backward allocates them again, with at most %s of temporaries",
+            change->calls, MT_SIZE(change->recomputed_bytes));
 }
 
 void mt_change_rows_create(const struct mt_program_changes *changes, const struct mt_program *program,

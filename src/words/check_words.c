@@ -121,7 +121,7 @@ static void add_leaks(const struct mt_leaks *leaks, const struct mt_observations
     if (leaks->loop[0] != '\0')
         add_loop(leaks, bytes, out);
     else
-        mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to that of step %" PRId64 ": ",
+        mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to the end of step %" PRId64 ": ",
                     MT_SIZE(bytes / (uint64_t)(leaks->last_step - leaks->first_step)), MT_SIZE(bytes),
                     leaks->first_step, leaks->last_step);
     mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");

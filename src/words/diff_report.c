@@ -45,7 +45,7 @@ static void add_differences(const struct mt_settings_difference *changes, struct
 {
     if (changes->different_count == 0)
         mt_text_add(out, "They differ in no setting that %s.",
-                    changes->unknown_count == 0 ? "could change memory" : "both tell of");
+                    changes->unknown_count == 0 ? "could change memory" : "both record");
     else
         mt_text_add(out, "They differ in ");
     for (size_t i = 0; i < changes->different_count; i++) {

@@ -206,7 +206,7 @@ static void add_free(const struct mt_diff_side *at, struct mt_text *out)
         mt_text_add(out, "nothing was free");
         return;
     }
-    mt_text_add(out, "%s were free in %" PRIu64 " piece%s, the widest %s", MT_SIZE(at->free_bytes), at->holes,
+    mt_text_add(out, "%s were free in %" PRIu64 " gap%s, the largest %s", MT_SIZE(at->free_bytes), at->holes,
                 plural(at->holes), MT_SIZE(at->widest_hole));
     if (at->idle_bytes > 0)
         mt_text_add(out, ", %s of it in segments without a block", MT_SIZE(at->idle_bytes));
@@ -260,7 +260,7 @@ void mt_diff_cause_add_evidence(const struct mt_diff *diff, const struct mt_diff
     if (cause->kind == MT_CAUSE_LAST_GRADIENTS)
         add_lives(diff, cause, out);
     if (cause->kind == MT_CAUSE_WEIGHT_CASTS)
-        mt_text_add(out, ", beside the parameters");
+        mt_text_add(out, ", in addition to the parameters");
     add_example(cause, out);
     add_counterpart(cause, out);
     if (cause->is_shared)

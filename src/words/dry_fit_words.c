@@ -25,7 +25,7 @@ static const struct mt_field trial_fields[] = {
     MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one whose peak it is"),
     MT_FLAG(ROW, peak.fits, "fits", "fits", NULL),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
-                  "of the peak of reserved bytes, to that of the program as it is"),
+                  "of the peak of reserved bytes, compared with the unchanged program"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),

@@ -20,7 +20,8 @@ static const struct mt_field asked_fields[] = {
     MT_INTEGER(ROW, refusal.mark.event, "event", NULL, "its id"),
     MT_STREAM(ROW, refusal.mark.stream, "stream", NULL, NULL),
     MT_STEP(ROW, step, "step", NULL, "null: before the first"),
-    MT_COUNT(ROW, refusal.alike, "alike_before", NULL, "requests of its size, alike but for the layer, that were met"),
+    MT_COUNT(ROW, refusal.alike, "alike_before", NULL,
+             "earlier requests of its size, equal except for the layer, that succeeded"),
     MT_NAME(ROW, label.category, "category", NULL, "the kind of tensor"),
     MT_NAME(ROW, label.role, "role", NULL, NULL),
     MT_NAME(ROW, label.op, "op", NULL, "what asked for it"),
@@ -42,7 +43,7 @@ static const struct mt_field memory_fields[] = {
     MT_BYTES(ROW, refusal.given_back_bytes, "given_back_bytes", NULL, "for this request, in vain"),
     MT_COUNT(ROW, refusal.given_back_segments, "given_back_segments", NULL, "idle segments, or parts, that had them"),
     MT_KNOWN(ROW, capacity_bytes, "capacity_bytes", NULL, "of the device; null: the trace does not say"),
-    MT_KNOWN(ROW, left_bytes, "left_bytes", NULL, "not reserved; null likewise"),
+    MT_KNOWN(ROW, left_bytes, "left_bytes", NULL, "not reserved; null: the trace does not say"),
     MT_KNOWN(
         ROW, refusal.device_free_bytes, "device_free_bytes", NULL,
         "by the driver, when it refused; at least `segment_bytes`: a limit of the process refused; null: not known"),
@@ -182,7 +183,7 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
         return;
     case MT_REPLAYED_USED_ONLY:
         mt_text_add(&out->change, "every block from its first to its last use only");
-        mt_text_add(&out->hint, "free at the last use and allocate at the first: memtrace advise tells where that saves"
+        mt_text_add(&out->hint, "free at the last use and allocate at the first: memtrace advise shows where that saves"
                                 " most");
     }
 }

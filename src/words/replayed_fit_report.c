@@ -165,7 +165,7 @@ static void print_assumed_batch(const struct mt_replayed_question *question, con
             factor_of(question, fit));
     mt_screen_say(
         screen,
-        "That is assumed, and its error is not known: a run of another batch tells (--with RUN --batches A,B).");
+        "That is assumed, and its error is not known: a run with another batch shows it (--with RUN --batches A,B).");
 }
 
 /* Prints the largest batch, and what it rests on. */

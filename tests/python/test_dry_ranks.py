@@ -205,7 +205,7 @@ def test_a_group_of_gloo_takes_nothing_of_a_card(dry):  # noqa: F811
 def test_what_nccl_takes_on_other_cards_is_said_not_to_be_known(dry):  # noqa: F811
     said = run(dry, 'dist.all_reduce(torch.ones(1, device="cuda"))', "--ranks", "2", "--only", "0", "--device", "sim:t4")
     assert dry.rows(OUTSIDE) == []
-    assert "what NCCL takes beside PyTorch's allocator is not known of Tesla T4" in said.stderr
+    assert "NCCL's memory is unknown for Tesla T4" in said.stderr
 
 
 def test_what_nccl_takes_leaves_less_for_tensors(dry):  # noqa: F811

@@ -108,7 +108,7 @@ class Watch(unittest.TestCase):
 
     def test_totals_that_are_not_the_sums_are_said(self):
         self.record(MODEL + "torch.CUDA.fake_cuda_lie(1)\ntorch.Tensor(100)\n")
-        self.assertIn("moments at which PyTorch's counters are those of the trace are missing", self.said)
+        self.assertIn("moments at which PyTorch's counters equal the trace are missing", self.said)
 
     def test_the_reports_still_reach_pytorch_s_profiler(self):
         printed = self.record(MODEL + "step()\nprint(torch.C10.fake_c10_reports(), torch.CUDA.fake_cuda_trackers())\n")

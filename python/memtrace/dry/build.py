@@ -24,7 +24,7 @@ from .cache import NoLibrary
 OLDEST = (2, 6)
 SHIPPED = (WHEEL, BESIDE)  # folders of libraries that came with memtrace
 STANDARD = "-std=c++20"
-SIGNALLED = 128  # and the signal's number: the exit code of who was ended by it
+SIGNALLED = 128  # and the signal's number: the exit code of a program that it ended
 
 
 def sources() -> pathlib.Path:
@@ -32,7 +32,7 @@ def sources() -> pathlib.Path:
     for place in (WHEEL / "src", BESIDE / "src"):
         if (place / "producers/torch/dry").is_dir():
             return place
-    raise NoLibrary("the sources of the library for PyTorch are not beside memtrace")
+    raise NoLibrary("the sources of the library for PyTorch are missing from the folder of memtrace")
 
 
 def version_of(torch_folder: pathlib.Path) -> str:

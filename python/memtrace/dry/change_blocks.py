@@ -44,7 +44,7 @@ class Checkpoints:
         self.original = torch.utils.checkpoint.checkpoint
         self.by_model = False  # the model was told to do so itself
         self.in_segment: list[int] = []  # of the program's segments that are under way: the blocks that ran in each
-        changes.missing["checkpoint"] = "the model has no blocks that are alike"
+        changes.missing["checkpoint"] = "the model has no repeated blocks"
         replace_everywhere({id(self.original): self.of_program()})
         changes.before_models.append(self.prepare)
 

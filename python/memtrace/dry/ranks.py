@@ -58,7 +58,7 @@ def backends_of(asked: Any) -> dict[str, str]:
 @functools.cache
 def tell_unknown_card(cards: Any) -> None:
     if not cards.memory.memtrace_torch_knows_nccl():
-        tell(f"what NCCL takes beside PyTorch's allocator is not known of {cards.description.name.decode()}, and not counted")
+        tell(f"NCCL's memory is unknown for {cards.description.name.decode()}, and not counted")
 
 
 def replace_groups(c10d: Any) -> None:

@@ -36,7 +36,7 @@ static const struct mt_field row_fields[] = {
     MT_INTEGER(struct listed_event, event.n, "n", "n", "from 0, in this answer"),
     MT_TEXT(struct listed_event, event.action, "action", "action", "`alloc` or `free`"),
     MT_INTEGER(struct listed_event, event.id, "id", "id",
-               "of the allocation; a free has that of the one it ends, -1 if not known"),
+               "of the allocation; a free has the id of the allocation that it ends, -1 if not known"),
     MT_COUNT(struct listed_event, event.bytes, "bytes", "bytes", "as requested"),
     MT_TEXT(struct listed_event, event.category, "category", "category", NULL),
     MT_TEXT(struct listed_event, event.op, "op", "op", NULL),

@@ -43,8 +43,8 @@ const struct mt_command mt_command_peak = {
     .details =
         "Allocated is the memory of live blocks after rounding; requested is before rounding; reserved is the\n"
         "memory that the allocator holds from the device. The first line is the answer. The allocated peak is split\n"
-        "by role, such as activation, or as --by says. The parts add up to the peak to the byte; --json has those of\n"
-        "the other two peaks. A module is the path of the module that allocated, with * for the number of its\n"
+        "by role, such as activation, or as --by says. The parts add up to the peak to the byte; --json has the parts\n"
+        "of the other two peaks. A module is the path of the module that allocated, with * for the number of its\n"
         "layer. The end lists the highest point of each phase, in the step with the highest peak. Listed\n"
         "separately: private pools of PyTorch, such as CUDA graphs', with the bytes they reserve at the allocated\n"
         "peak; and memory outside the allocator, such as CUDA's context and NCCL, measured, or on a simulated card\n"

@@ -28,8 +28,7 @@ static const struct mt_option options[] = {
               .help = "a folder of traces, or traces (default: the current folder)"),
     MT_OPTION(TEXT, struct ranks_options, job, "--job", .value = "JOB",
               .help = "the job, if there are several (default: the one that started last)"),
-    MT_OPTION(FLAG, struct ranks_options, each, "--each",
-              .help = "list each rank, instead of one row for ranks that are alike"),
+    MT_OPTION(FLAG, struct ranks_options, each, "--each", .help = "list each rank, instead of one row for equal ranks"),
     MT_OPTION(INTEGER, struct ranks_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
               .help = "number of rows in the table (default: 20)"),
     MT_OPTION_JSON(struct ranks_options),
@@ -82,7 +81,7 @@ static const struct mt_field row_fields[] = {
     MT_BYTES(ROW, of.peak_bytes[MT_MEASURE_RESERVED], "reserved_bytes", "reserved", "the peak"),
     MT_STEP(ROW, of.step, "step", "step", "of the peak of allocated bytes"),
     MT_NAME(ROW, of.phase, "phase", "phase", "of that moment"),
-    MT_NAME(ROW, of.span, "span", NULL, "of what asked then"),
+    MT_NAME(ROW, of.span, "span", NULL, "of the module that allocated then"),
     MT_INTEGER(ROW, in_job.alike, "alike", NULL,
                "the same number for ranks with the same peaks of the same categories"),
     MT_DIFFERENCE(ROW, in_job.above_median_bytes, "above_median_bytes", "than median",
@@ -108,7 +107,7 @@ ROW
 static const struct mt_field stray_fields[] = {
     MT_INTEGER(ROW, card, "card", NULL, "of the host"),
     MT_NAME(ROW, host, "host", NULL, NULL),
-    MT_INTEGER(ROW, rank, "rank", NULL, "that uses it besides its own card"),
+    MT_INTEGER(ROW, rank, "rank", NULL, "that uses it in addition to its own card"),
     MT_TEXT(ROW, file, "file", NULL, NULL),
     MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, "the rank's peak there"),
     MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, "the rank's peak there"),
@@ -144,7 +143,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROWS(struct ranks_answer, rows, count, "rows", &row_type, "the highest peak first"),
     MT_ROWS(struct ranks_answer, strays, stray_count, "other_cards", &stray_type,
             "memory of ranks on other cards than their own"),
-    MT_ROWS(struct ranks_answer, problems, problem_count, "problems", &problem_type, "files that tell of no rank"),
+    MT_ROWS(struct ranks_answer, problems, problem_count, "problems", &problem_type, "files without a readable rank"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct ranks_answer, answer_fields);
@@ -211,7 +210,7 @@ static void print_causes(const struct mt_rank *low, const struct mt_rank *high, 
     mt_text_add_shell_word(&line, low->file);
     mt_text_add(&line, ":%" PRId64 " ", low->run);
     mt_text_add_shell_word(&line, high->file);
-    mt_text_add(&line, ":%" PRId64 " tells more.", high->run);
+    mt_text_add(&line, ":%" PRId64 " shows more.", high->run);
     mt_print_line(&line);
 }
 
@@ -229,7 +228,7 @@ static void tell_causes(const struct mt_rank_job *job)
     if (status == MT_OK)
         print_causes(low, high, &diff);
     else
-        mt_note("can't tell why rank %" PRId64 " has more: %s", high->rank, mt_last_error());
+        mt_note("can't say why rank %" PRId64 " has more: %s", high->rank, mt_last_error());
     mt_diff_release(&diff);
     mt_question_close(&a);
     mt_question_close(&b);
@@ -431,11 +430,11 @@ static mt_status run_ranks(const void *given)
 
 const struct mt_command mt_command_ranks = {
     .name = "ranks",
-    .summary = "Compares the ranks of a job: their peaks, which of them are alike, and why the others differ.",
+    .summary = "Compares the ranks of a job: their peaks, which ranks are equal, and why the others differ.",
     .usage = "[PLACE...] [OPTIONS]",
     .details =
-        "Each rank has its own trace, as record and dry-run write them. Ranks are alike if their peaks hold the\n"
-        "same bytes of each category. One row shows all ranks that are alike, and the category in which they differ\n"
+        "Each rank has its own trace, as record and dry-run write them. Ranks are equal if their peaks hold the\n"
+        "same bytes of each category. One row shows all equal ranks, and the category in which they differ\n"
         "most from the median rank. Results are cached in the folder's file " MT_RANK_CATALOGUE ", which may be\n"
         "deleted.\n",
     .examples = "  memtrace ranks .\n"

@@ -192,7 +192,7 @@ static void print_table(const struct steps_answer *answer)
         putchar('\n');
     if (answer->has_dry)
         mt_print_wrapped(
-            "Times of a dry run are the host's: nothing is computed on a card, so they do not tell how long a "
+            "Times of a dry run are the host's: nothing is computed on a card, so they do not show how long a "
             "step takes there.",
             0);
     if (!answer->has_estimates)

@@ -56,7 +56,7 @@ struct top_answer {
 
 static const struct mt_field row_fields[] = {
     MT_BYTES(struct mt_top_row, bytes, "bytes", "size", "of one block, as requested"),
-    MT_COUNT(struct mt_top_row, count, "count", "count", "alike blocks: of the run, or live at its peak"),
+    MT_COUNT(struct mt_top_row, count, "count", "count", "equal blocks: of the run, or live at its peak"),
     MT_BYTES(struct mt_top_row, total_bytes, "total_bytes", "total", "of all of them"),
     MT_TEXT(struct mt_top_row, category, "category", "category", NULL),
     MT_TEXT(struct mt_top_row, op, "op", "op", "what asked for it"),
@@ -96,8 +96,8 @@ static const struct mt_row_type group_types[] = {MT_GROUP_KEYS(X)};
 static const struct mt_field about_fields[] = {
     MT_CHOICE(ROW, moment, "at", NULL, "blocks of the whole run, or those live at its peak", moments),
     MT_CHOICE(ROW, order, "sort", NULL, "what the rows are ordered by: `bytes`, or `total_bytes`", orders),
-    MT_TEXT(ROW, by, "by", NULL, "of `--by`; null: rows of alike blocks"),
-    MT_FLAG(ROW, complete, "complete", NULL, "false if smaller blocks are no longer told apart"),
+    MT_TEXT(ROW, by, "by", NULL, "of `--by`; null: rows of equal blocks"),
+    MT_FLAG(ROW, complete, "complete", NULL, "false if smaller blocks are not distinguished"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type about_type = MT_ROW_TYPE(ROW, about_fields);

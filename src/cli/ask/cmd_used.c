@@ -65,7 +65,7 @@ static void list_parts(struct used_answer *answer)
         {"context", used->context, 0, "CUDA's context and the modules with the kernels"},
         {"libraries", used->libraries, 0, "what cuBLAS and others took for themselves when they began"},
         {"nccl", used->nccl, 0, "NCCL's buffers, for communicators and connections"},
-        {"unexplained", used->unexplained, 0, "what the driver counts besides"},
+        {"unexplained", used->unexplained, 0, "the rest of the driver's figure"},
         {"used", used->used, 0, "the driver's figure for this process: the sum of the above"},
     };
     memcpy(answer->parts, listed, sizeof listed);

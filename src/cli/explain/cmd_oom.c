@@ -19,8 +19,8 @@ static mt_status run_oom(const void *given)
     mt_status status = mt_oom_answer_load(&question, &answer);
     if (status == MT_USAGE && answer.event == 0 && !mt_run_is(question.run, MT_RUN_OOM))
         mt_fail_hint(status,
-                     "memtrace runs lists those that did, memtrace fit --run %" PRId64
-                     " --device sim:24GiB tells whether this one fits another device",
+                     "memtrace runs lists the runs that did, memtrace fit --run %" PRId64
+                     " --device sim:24GiB checks whether this run fits another device",
                      question.run->id);
     if (status == MT_OK)
         asked->json ? mt_json_print(mt_oom_json(&answer)) : mt_oom_print(&answer, &screen);

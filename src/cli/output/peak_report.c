@@ -166,7 +166,7 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
                   mt_group_key_names),                                                                                 \
         MT_SOME_ROWS(ROW, rows, row_count, "rows", &share_##KEY, "live at the peak of allocated bytes"),               \
         MT_SOME_ROWS(ROW, by_category, category_count, "by_category", &share_CATEGORY, "the same blocks"),             \
-        MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &live_##KEY, "that peak by itself"),                \
+        MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &live_##KEY, "the peak of allocated bytes"),        \
         MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &live_##KEY, NULL),                                 \
         MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_##KEY, NULL),                               \
         MT_ROWS(ROW, phases, phase_count, "phases", &phase_type,                                                       \

@@ -176,7 +176,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
     mt_question_close(out);
     return mt_fail(
         MT_USAGE,
-        "no run of %s ended with the state %s, so there is nothing to tell: memtrace runs lists how each ended",
+        "no run of %s ended with the state %s, so there is nothing to report: memtrace runs lists how each ended",
         options->trace, mt_run_state_name(state));
 }
 

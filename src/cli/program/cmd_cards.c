@@ -42,7 +42,7 @@ struct card_row {
 static const struct mt_field card_fields[] = {
     MT_TEXT(ROW, name, "name", "card", "as in `--device sim:NAME`"),
     MT_TEXT(ROW, product, "product", NULL, "as the driver names it"),
-    MT_BYTES(ROW, card.memory_bytes, "memory_bytes", "memory", "as the driver tells programs"),
+    MT_BYTES(ROW, card.memory_bytes, "memory_bytes", "memory", "as the driver reports it"),
     MT_BYTES(ROW, card.context_bytes, "context_bytes", "context", "of that, CUDA's context and libraries"),
     MT_INTEGER(ROW, capability, "capability", NULL, "of CUDA, times ten: 90 is 9.0"),
     MT_INTEGER(ROW, multiprocessors, "multiprocessors", "SMs", NULL),
@@ -196,7 +196,7 @@ static void print_text(const struct cards_answer *answer)
     print_table(answer->rows, answer->count);
     putchar('\n');
     mt_print_wrapped(
-        "Memory is what the driver tells programs; context what CUDA and its libraries take of it. TB/s and "
+        "Memory is what the driver reports; context is the part that CUDA and its libraries use. TB/s and "
         "TFLOP/s are peaks: of fp32, and of matrices, where the card has units for them. docs/cards.md has "
         "the sources.",
         0);

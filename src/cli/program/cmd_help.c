@@ -101,7 +101,7 @@ void mt_help_print_all(void)
     }
     putchar('\n');
     print_exit_codes();
-    mt_print_wrapped("On a terminal, NO_COLOR leaves styles out, and COLUMNS tells how wide tables may be.", 0);
+    mt_print_wrapped("On a terminal, NO_COLOR turns styles off, and COLUMNS sets the width of tables.", 0);
     puts("\nExamples:");
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }

@@ -26,9 +26,10 @@ static const char introduction[] =
     "```\n"
     "\n"
     "[Terms](terms.md), [categories](categories.md) and the [tables](schema.md) of a trace explain the words. Steps "
-    "count\n"
-    "from 0; what precedes the first has step null, and what lies between two counts with the earlier one. Exit codes\n"
-    "are those of `memtrace help`. `memtrace help --json-fields` prints this page.\n";
+    "are\n"
+    "numbered from 0; null: before the first. Events between two steps count with the earlier one. `memtrace help` "
+    "lists\n"
+    "the exit codes. `memtrace help --json-fields` prints this page.\n";
 
 /* Words about an answer, before its fields. */
 static const struct remark {
@@ -42,7 +43,7 @@ static const struct remark {
      "Of a program's arguments it answers with memtrace.sweep_program/1: `trace`, `device`, `done`, `oom`, `failed`,\n"
      "and `rows[]` of `run?`, `state`, the values by name, `allocated_bytes?`, `reserved_bytes?`, and `told`."},
     {"top", NULL,
-     "Blocks are alike if everything but the layer is the same. With `--by KEY`, each of `rows` has a field of the\n"
+     "Blocks are equal if they differ only in the layer. With `--by KEY`, each of `rows` has a field of the\n"
      "key's name, and `total_bytes`, `count` and `max_bytes` of its blocks."},
     {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
     {"kernels", NULL, "About a run with `--kernels`."},

@@ -127,8 +127,8 @@ const struct mt_command mt_command_dry_run = {
         "not bytes.\n"
         "\n"
         "With --ranks, or if PROGRAM is a launcher (torchrun, accelerate launch, deepspeed, srun, mpirun), each\n"
-        "rank is run by itself and has a trace of its own. No GPU and no network are needed: collectives take the\n"
-        "memory that they would take, and move nothing.\n",
+        "rank is run alone and has its own trace. No GPU and no network are needed: collectives allocate as on cards,\n"
+        "and move no data.\n",
     .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",
     .examples = "  memtrace dry-run train.py --batch 8\n"
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"

@@ -96,7 +96,7 @@ const struct mt_command mt_command_start = {
     .details = "The word start may be left out before a Python script, a Python interpreter and a launcher such as\n"
                "torchrun: memtrace train.py. The program is run as by memtrace record or memtrace dry-run, which have\n"
                "more options. The last lines are the verdict and the path of the page.\n" MT_SCRIPT_HELP,
-    .failed_means = "what the program means by it: exit codes are those of memtrace record or memtrace dry-run",
+    .failed_means = "defined by the program; for other codes see memtrace record and memtrace dry-run",
     .examples = "  memtrace train.py --batch 8\n"
                 "  memtrace --device sim:rtx4090 train.py\n"
                 "  memtrace torchrun --nproc-per-node 8 train.py\n",

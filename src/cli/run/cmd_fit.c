@@ -221,7 +221,7 @@ static mt_status find_batches(const struct fit_options *fit, struct mt_replayed_
         return mt_fail(MT_USAGE,
                        "the runs do not say their batches: --batches A,B does, A of the run and B of --with's");
     if (question->batch == question->other_batch)
-        return mt_fail(MT_USAGE, "both runs have a batch of %lld: two that differ tell how memory grows with it",
+        return mt_fail(MT_USAGE, "both runs have a batch of %lld: two different batches show how memory grows",
                        (long long)question->batch);
     return MT_OK;
 }
@@ -379,7 +379,7 @@ const struct mt_command mt_command_fit = {
     .summary = "Checks whether a run fits a device, which changes would make it fit, and how large it may be.",
     .usage = "[OPTIONS] [-- PROGRAM [ARGS]]",
     .details =
-        "It checks a run of the trace, or the run that options of memtrace run describe (any besides --alloc), or a\n"
+        "It checks a run of the trace, or the run that options of memtrace run describe (any except --alloc), or a\n"
         "PyTorch program.\n"
         "All answers are simulated, so no GPU is needed: the run itself, each change that lowers its memory, from\n"
         "cheapest to most expensive in training speed, and the largest batch and sequence. At most 12 steps of a\n"

@@ -83,7 +83,7 @@ static const struct mt_field answer_fields[] = {
                "`seq`, `alloc`, `plan`"),
     MT_TEXT(struct answer, device, "device", NULL, NULL),
     MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
-    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has, as its driver tells"),
+    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "the device's memory, as its driver reports it"),
     MT_BYTES(struct answer, reserve_bytes, "reserve_bytes", NULL,
              "kept free: of a card what its context takes, unless `--reserve` says otherwise"),
     MT_BYTES(struct answer, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
@@ -196,7 +196,7 @@ void mt_fit_device_print(const struct mt_fit_device *device)
     struct mt_text line = {0};
     mt_text_add(&line, "on %s with %s", device->name, MT_SIZE(device->memory_bytes));
     if (device->reserve_bytes > 0)
-        mt_text_add(&line, ", %s of which are kept free: %s for the run", MT_SIZE(device->reserve_bytes),
+        mt_text_add(&line, "; %s are kept free, so the run has %s", MT_SIZE(device->reserve_bytes),
                     MT_SIZE(device->memory_bytes - device->reserve_bytes));
     mt_print_line(&line);
     putchar('\n');

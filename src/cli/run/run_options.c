@@ -92,8 +92,8 @@ static mt_status check_name(const char *name)
 {
     if (name == NULL || name[strspn(name, "0123456789")] != '\0')
         return MT_OK;
-    return mt_fail(MT_USAGE, "--name \"%s\": a name needs something that is no digit, to tell it from a run's number",
-                   name);
+    return mt_fail(MT_USAGE,
+                   "--name \"%s\": a name needs a character other than digits, so that it is not a run's number", name);
 }
 
 mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_plan *out)

@@ -79,7 +79,7 @@ static void add_next(const char *trace, struct mt_text *out)
         return;
     mt_text_add(out, "\nask next    memtrace oom");
     mt_text_add_trace_option(out, trace);
-    mt_text_add(out, ", which tells why, and what change would have prevented it");
+    mt_text_add(out, ", which says why, and which change would have prevented it");
 }
 
 /* Adds the lines that follow the allocator's message: the op that asked, the live bytes by category, the segments

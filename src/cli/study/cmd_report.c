@@ -85,7 +85,7 @@ static mt_status check_output(const struct report_options *report)
 {
     format chosen;
     if (report->timelines && (report->output == NULL || strcmp(report->output, "-") == 0))
-        return mt_fail(MT_USAGE, "--timelines writes beside the page, so it needs -o FILE");
+        return mt_fail(MT_USAGE, "--timelines writes to the folder of the page, so it needs -o FILE");
     if (report->output != NULL && report->json)
         return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
     MT_TRY(mt_output_file_check("-o", report->output, NULL));
@@ -119,7 +119,7 @@ static void introduce(const struct mt_report *report, const char *trace)
     bool is_one_day = strncmp(first, last, DATE) == 0;
     mt_page_say(report->page,
                 "%zu run%s of %.*s%s%.*s in %s, read by memtrace " MT_VERSION
-                ". Allocated bytes are those of live blocks; reserved bytes are those that the allocator took from the "
+                ". Allocated: the bytes of live blocks; reserved: the bytes that the allocator holds from the "
                 "device; peaks are of a whole run. GiB and MiB are 2³⁰ and 2²⁰ bytes.",
                 count, count == 1 ? "" : "s", DATE, first, is_one_day ? "" : " to ", is_one_day ? 0 : DATE, last,
                 trace);

@@ -59,11 +59,11 @@ struct imported {
 
 /* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
 static const struct mt_field contradiction_fields[] = {
-    MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that were never allocated"),
     MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
-    MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was given back first"),
+    MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was unmapped first"),
     MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
-    MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that were never mapped"),
     MT_COUNT(struct mt_foreign_counts, straddles, "straddling_blocks", "block", "across segments"),
     MT_COUNT(struct mt_foreign_counts, refused, "refused", "event", "of no bytes, or beyond all addresses"),
     MT_COUNT(struct mt_foreign_counts, times_back, "times_back", "time", "going back"),
@@ -288,7 +288,8 @@ static void print_rounding(const struct imported *imported)
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
         MT_SIZE(rounding_at_peak(imported->peaks)));
     if (imported->report->torch.rounds_by_size)
-        mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
+        mt_text_add(&text, " PyTorch rounds by steps that depend on the size (roundup_power2_divisions), which advise "
+                           "does not replay.");
     print_sentence(&text);
 }
 

@@ -82,7 +82,7 @@ static mt_status push(struct reader *reader, struct mt_value value)
 static mt_status begin(struct reader *reader, mt_value_kind kind)
 {
     if (reader->open_count == reader->most_open)
-        return mt_fail(MT_BAD_TRACE, "its lists lie in each other more than %u deep", reader->most_open);
+        return mt_fail(MT_BAD_TRACE, "its lists are nested more than %u deep", reader->most_open);
     if (reader->count > UINT32_MAX)
         return mt_fail(MT_BAD_TRACE, "it has a list of more than %u values", UINT32_MAX);
     reader->open[reader->open_count++] = (struct opened){.first = (uint32_t)reader->count, .kind = kind};

@@ -359,7 +359,7 @@ static mt_status close_all(const struct mt_value_store *store, const struct mt_v
             *depth = values[i].items->depth + 1;
     }
     if (*depth > store->limits.depth)
-        return mt_fail(MT_BAD_TRACE, "its lists lie in each other more than %" PRIu32 " deep", store->limits.depth);
+        return mt_fail(MT_BAD_TRACE, "its lists are nested more than %" PRIu32 " deep", store->limits.depth);
     return MT_OK;
 }
 

@@ -51,8 +51,8 @@ mt_status mt_viz_page_unwrap(struct mt_whole_file *file)
     size_t at = find_base64(file), length = 0;
     unsigned bits = 0, count = 0;
     if (at == file->length)
-        return mt_fail(MT_BAD_TRACE, "it is a page of HTML without a snapshot of PyTorch: those of trace_plot and "
-                                     "segment_plot since PyTorch 2.1 hold one");
+        return mt_fail(MT_BAD_TRACE, "it is a page of HTML without a snapshot of PyTorch: pages of trace_plot and "
+                                     "segment_plot since PyTorch 2.1 contain one");
     for (int six; at < file->length && (six = bits_of(file->data[at])) >= 0; at++) {
         bits = (bits << 6 | (unsigned)six) & 0xFFFF;
         count += 6;

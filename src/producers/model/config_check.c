@@ -82,7 +82,7 @@ static mt_status check_implementation(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "the eager model keeps what its operations keep; impl fused knows checkpoint block");
     if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
-                                 "impl fused knows optimizer-in-backward on and beside");
+                                 "impl fused supports optimizer-in-backward on and beside");
     if (!is_fused && config->moments != MTK_MOMENTS_FULL)
         return mt_fail(MT_USAGE, "the eager model's AdamW keeps moments in the parameters' dtype; "
                                  "impl fused knows moments bf16 and 8bit");
@@ -90,7 +90,7 @@ static mt_status check_implementation(const struct mt_training_config *config)
         return mt_fail(MT_USAGE,
                        "the eager model makes the logits of all tokens at once; impl fused knows loss-slices");
     if (config->parameter_dtype != MT_F32 && config->moments != MTK_MOMENTS_FULL)
-        return mt_fail(MT_USAGE, "moments in bf16 or 8 bits are those of fp32 parameters, not of %s",
+        return mt_fail(MT_USAGE, "moments in bf16 or 8 bits need fp32 parameters, not %s",
                        mt_dtype_name(config->parameter_dtype));
     if (config->optimizer == MT_OPTIMIZER_NONE && config->moments != MTK_MOMENTS_FULL)
         return mt_fail(MT_USAGE, "optimizer none keeps no moments: it takes moments fp32");

@@ -12,11 +12,10 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
     if (kernels == NULL || (kernels->rms_norm != NULL && kernels->rms_norm_grad != NULL && kernels->swiglu != NULL &&
                             kernels->swiglu_grad != NULL && kernels->cross_entropy != NULL && kernels->adamw != NULL))
         return MT_OK;
-    return mt_fail(
-        MT_USAGE,
-        "the kernels of %s lack those of the fused model: use impl eager, or device sim for the memory of the "
-        "fused one",
-        device->name);
+    return mt_fail(MT_USAGE,
+                   "%s has no kernels of the fused model: use impl eager, or device sim for the memory of the "
+                   "fused model",
+                   device->name);
 }
 
 /* Checks that all have the shape of the first and lie without gaps, and that what shares memory with the first is

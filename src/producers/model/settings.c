@@ -209,10 +209,10 @@ static mt_status check_graph(const struct mt_run_plan *plan)
     if (plan->watches_kernels)
         return mt_fail(MT_USAGE, "kernels that a graph launches belong to no op: watch kernels with cuda-graph off");
     if (config->mode == MT_MODE_FWD_BWD && config->zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD && !plan->follows_plan)
-        return mt_fail(MT_USAGE, "gradients that live into the next step lie elsewhere in each, and a graph repeats "
-                                 "addresses: cuda-graph on takes zero-grad before-forward or plan on");
+        return mt_fail(MT_USAGE, "gradients that live into the next step change their place, and a graph repeats "
+                                 "addresses: cuda-graph on needs zero-grad before-forward or plan on");
     if (config->keep_output)
-        return mt_fail(MT_USAGE, "an output that lives into the next step lies elsewhere in each, and a graph repeats "
+        return mt_fail(MT_USAGE, "an output that lives into the next step changes its place, and a graph repeats "
                                  "addresses: cuda-graph on takes keep-output off");
     return MT_OK;
 }

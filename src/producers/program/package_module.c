@@ -24,7 +24,7 @@ static char *find_folder(void)
 mt_status mt_package_find(char **out)
 {
     *out = find_folder();
-    return *out != NULL ? MT_OK : mt_fail(MT_FAILED, "the Python package is not beside the program");
+    return *out != NULL ? MT_OK : mt_fail(MT_FAILED, "the Python package was not found with the program");
 }
 
 /* Leaves only absolute folders in PYTHONPATH. The others, also the empty ones, are places in the current folder. */

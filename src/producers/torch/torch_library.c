@@ -524,7 +524,7 @@ static void answer_end(mt_status status)
     const uint64_t differences = atomic_exchange(&library.differences, 0);
     if (differences > 0)
         mt_process_answer(&library.request, MT_RECORD_LOST, (int64_t)differences,
-                          "moments at which PyTorch's counters are those of the trace");
+                          "moments at which PyTorch's counters equal the trace");
     if (status != MT_OK)
         mt_process_answer(&library.request, MT_RECORD_NOTE, 0, mt_last_error());
 }

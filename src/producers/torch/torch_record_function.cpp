@@ -111,7 +111,7 @@ extern "C" int memtrace_torch_grad_mode(void)
 {
     bool (*is_enabled)();
     if (!find(GRAD_MODE, &is_enabled))
-        return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its grad mode as known");
+        return mt_fail(MT_NO_DEVICE, "this PyTorch does not report its grad mode in a known way");
     mt_torch_label_grad_mode(is_enabled);
     return MT_OK;
 }
@@ -121,7 +121,7 @@ extern "C" int memtrace_torch_operators(void)
     if (handle != 0)
         return MT_OK;
     if (!find_functions())
-        return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its operators as known");
+        return mt_fail(MT_NO_DEVICE, "this PyTorch does not report its operators in a known way");
     handle = add_observer({begin, end, 1.0, true, {}});
     mt_torch_operator_observe(&functions);
     return MT_OK;
@@ -142,7 +142,7 @@ extern "C" int memtrace_torch_ranges(uint32_t kind)
     if (range_handle != 0)
         return MT_OK;
     if (kind == 0 || kind > sizeof ranges.others || !find_functions())
-        return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its ranges as known");
+        return mt_fail(MT_NO_DEVICE, "this PyTorch does not report its ranges in a known way");
     ranges.others[kind - 1] = true;
     range_handle = add_observer(ranges);
     return MT_OK;

@@ -93,7 +93,7 @@ static mt_status fail_on_block(const struct mt_walk_event *block)
 {
     return mt_fail(MT_BAD_TRACE,
                    "the trace is damaged: allocation %" PRId64 " of %" PRIu64
-                   " bytes lies in another block, or where there is no memory",
+                   " bytes overlaps another block, or memory that is not mapped",
                    block->n, block->block_bytes);
 }
 

@@ -111,7 +111,7 @@ static mt_status write_blocks(const struct mt_export_run *from, struct mt_output
 static const struct mt_field event_fields[] = {
     MT_INTEGER(ROW, n, "n", NULL, "from 0, in this answer"),
     MT_TEXT(ROW, action, "action", NULL, "`alloc` or `free`"),
-    MT_INTEGER(ROW, id, "id", NULL, "of the block: that of its allocation; -1: not known"),
+    MT_INTEGER(ROW, id, "id", NULL, "of the block's allocation; -1: not known"),
     MT_COUNT(ROW, time_ns, "time_ns", NULL, NULL),
     MT_STREAM(ROW, stream, "stream", NULL, NULL),
     MT_BYTES(ROW, bytes, "requested_bytes", NULL, NULL),

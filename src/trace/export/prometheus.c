@@ -61,10 +61,10 @@ static const struct metric metrics[] = {
     {"memtrace_recent_peak_reserved_bytes", "Peak of reserved bytes since the last scrape.", GAUGE, recent_reserved},
     {"memtrace_step_peak_allocated_bytes", "Peak of allocated bytes of the last step.", GAUGE, step_allocated},
     {"memtrace_step_peak_reserved_bytes", "Peak of reserved bytes of the last step.", GAUGE, step_reserved},
-    {"memtrace_allocations_total", "Blocks handed out.", COUNTER, allocations},
-    {"memtrace_frees_total", "Blocks given back.", COUNTER, frees},
+    {"memtrace_allocations_total", "Blocks allocated.", COUNTER, allocations},
+    {"memtrace_frees_total", "Blocks freed.", COUNTER, frees},
     {"memtrace_steps_total", "Steps that ended.", COUNTER, steps},
-    {"memtrace_out_of_memory_total", "Requests that were refused for want of memory.", COUNTER, refusals},
+    {"memtrace_out_of_memory_total", "Requests that were refused for lack of memory.", COUNTER, refusals},
 };
 
 #define PARTS(function, array)                                                                                         \

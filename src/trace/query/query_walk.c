@@ -293,7 +293,7 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t segment;
     if (!mt_number_map_get(&walk->by_number, event->segment, &segment))
-        return fail_on(event->n + walk->run->first_event, "lies in a segment that is not mapped");
+        return fail_on(event->n + walk->run->first_event, "is in a segment that is not mapped");
     event->id = event->n;
     event->alloc_ns = event->time_ns;
     event->address = walk->segments[segment].address + event->offset;

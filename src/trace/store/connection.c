@@ -94,7 +94,7 @@ static const char *system_error(const struct mt_database *database)
     if (error != 0)
         return strerror(error);
     const bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return is_limited ? "files may not grow larger (ulimit -f)" : "for no reason that the system tells";
+    return is_limited ? "files may not grow larger (ulimit -f)" : "the system gives no reason";
 }
 
 /* Fails for SQLite's code. The message is that of the last call on the connection. */

@@ -112,7 +112,7 @@ static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
         return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (claim == MT_RING_INSPECT)
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
-    return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
+    return mt_fail(MT_FAILED, "can't write to the folder of the trace (its ring, %s): %s", ring->path, strerror(errno));
 }
 
 /* Tries once, and sets *outcome. It is MT_RING_BUSY, too, if another file took the place of this one meanwhile. */

@@ -44,8 +44,7 @@ mt_status mt_trace_file_check_writing(const char *path)
     if (stat(path, &file) != 0)
         return MT_OK; /* opening it will show whether it can be made */
     if (S_ISREG(file.st_mode) && file.st_nlink > 1)
-        return mt_fail(MT_FAILED,
-                       "%s has %lu names (hard links), and its ring could lie beside any: write a copy of it", path,
+        return mt_fail(MT_FAILED, "%s has %lu names (hard links), and each could have a ring: write a copy of it", path,
                        (unsigned long)file.st_nlink);
     return check_regular(path, &file);
 }

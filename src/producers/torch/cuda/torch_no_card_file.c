@@ -4,5 +4,5 @@
 mt_status mt_card_read(const char *path, struct mt_card *out)
 {
     (void)out;
-    return mt_fail(MT_USAGE, "%s: a program of PyTorch runs on one of the known cards, not on that of a file", path);
+    return mt_fail(MT_USAGE, "%s: PyTorch programs run on known cards, not on a card from a file", path);
 }
