@@ -275,7 +275,7 @@ static void what_a_process_uses_is_not_told_of_runs_of_the_library(void **state)
     assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
     struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(mt_trace_used(trace, row, &used), MT_USAGE);
-    assert_non_null(strstr(mt_last_error(), "run 1, on sim:h200, has no figure from the driver"));
+    assert_non_null(strstr(mt_last_error(), "run 1, on sim:h200, has no driver's figure"));
     mt_trace_close(trace);
 }
 

@@ -98,7 +98,7 @@ static void what_is_missing_is_asked_for(void **state)
     assert_says(said->err, "--batches A,B");
     said = MEMTRACE("fit --trace theirs.db --run four --with eight --batches 4,4 --device sim:12GiB");
     assert_int_equal(said->code, 2);
-    assert_says(said->err, "two that differ");
+    assert_says(said->err, "two different batches");
     said = MEMTRACE("fit --trace ours.db --run four --with eight --device sim:12GiB");
     assert_int_equal(said->code, 2);
     assert_says(said->err, "every batch is simulated");

@@ -40,7 +40,7 @@ static void a_folder_that_is_not_there_is_named(void **state)
     snprintf(kept, sizeof kept, "%s", path);
     strncat(path, "/nowhere/trace.db", sizeof path - strlen(path) - 1);
     assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
-    check_error_says("can't write beside");
+    check_error_says("can't write to the folder");
     check_error_says("nowhere");
     snprintf(path, sizeof path, "%s", kept);
 }

@@ -17,7 +17,7 @@ static const struct mt_row_type term_type = MT_ROW_TYPE(struct mt_attention_term
 
 #define CELL struct mt_attention_cell
 static const struct mt_field kept_fields[] = {
-    MT_BYTES(CELL, result.kept.requested_bytes, "requested_bytes", NULL, "as asked for"),
+    MT_BYTES(CELL, result.kept.requested_bytes, "requested_bytes", NULL, "as requested"),
     MT_BYTES(CELL, result.kept.allocated_bytes, "allocated_bytes", NULL, "of blocks"),
     MT_DIFFERENCE(CELL, difference_bytes, "difference_bytes", NULL, "requested less formula_bytes"),
     MT_FIELDS_END,
@@ -33,7 +33,7 @@ static const struct mt_field peak_fields[] = {
 static const struct mt_row_type peak_type = MT_ROW_TYPE(CELL, peak_fields);
 
 static const struct mt_field oom_fields[] = {
-    MT_BYTES(CELL, result.oom_bytes, "requested_bytes", NULL, "asked for when memory ran out"),
+    MT_BYTES(CELL, result.oom_bytes, "requested_bytes", NULL, "by the refused request"),
     MT_TEXT(CELL, oom_category, "category", NULL, NULL),
     MT_TEXT(CELL, oom_phase, "phase", NULL, NULL),
     MT_FIELDS_END,
@@ -78,7 +78,7 @@ const struct mt_row_type mt_attention_cell_type = MT_ROW_TYPE(CELL, cell_fields)
 
 static const struct mt_field cell_and_peer_fields[] = {
     CELL_FIELDS,
-    MT_ROW_OR_NULL(CELL, peer, "peer", &peer_type, "of PyTorch on an H200; where asked for and measured"),
+    MT_ROW_OR_NULL(CELL, peer, "peer", &peer_type, "of PyTorch on an H200, if requested and measured"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type cell_and_peer_type = MT_ROW_TYPE(CELL, cell_and_peer_fields);

@@ -100,7 +100,7 @@ const struct mt_row_type mt_finding_type = MT_ROW_TYPE(ROW, finding_fields);
 
 #define ROW struct mt_peak_line
 static const struct mt_field line_fields[] = {
-    MT_TEXT(ROW, line, "line", "line", "of the program's own code that asked"),
+    MT_TEXT(ROW, line, "line", "line", "of the program's own code that allocated"),
     MT_BYTES(ROW, bytes, "bytes", "requested", NULL),
     MT_COUNT(ROW, blocks, "blocks", "blocks", NULL),
     MT_NAME(ROW, span, "span", "the largest for", "the module that the largest of them is for"),
@@ -145,7 +145,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &mt_replay_peak_type,
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
-            "options that lower the peak, whose effect no replay can show"),
+            "options that lower the peak in a way that no replay can show"),
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
             "changes of a program that can't be made again, each replayed with the run's blocks"),
     MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,

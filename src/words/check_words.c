@@ -325,8 +325,9 @@ static const struct mt_row_type leak_type = MT_ROW_TYPE(ROW, leak_fields);
 
 #define ROW struct mt_leaks
 static const struct mt_field leaks_fields[] = {
-    MT_NAME(ROW, loop, "loop", NULL, "the program phase whose iterations count as steps; null: steps were compared"),
-    MT_INTEGER(ROW, first_step, "first_step", NULL, "the first whose end was compared"),
+    MT_NAME(ROW, loop, "loop", NULL,
+            "the program phase with iterations that count as steps; null: steps were compared"),
+    MT_INTEGER(ROW, first_step, "first_step", NULL, "the first that was compared at its end"),
     MT_INTEGER(ROW, last_step, "last_step", NULL, "the last"),
     MT_ROWS(ROW, rows, row_count, "rows", &leak_type, "the most growth first"),
     MT_FIELDS_END,
@@ -352,7 +353,7 @@ static const struct mt_row_type against_type = MT_ROW_TYPE(ROW, against_fields);
 static const struct mt_field check_fields[] = {
     MT_FLAG(ROW, passed, "passed", NULL, NULL),
     MT_INTEGER(ROW, failed, "failed", NULL, "the number of criteria that did not pass"),
-    MT_ROWS(ROW, criteria, count, "criteria", &mt_criterion_type, "in the order in which they were asked"),
+    MT_ROWS(ROW, criteria, count, "criteria", &mt_criterion_type, "in the order of the options"),
     MT_ROW_OR_NULL(ROW, leaks, "leaks", &leaks_type, "of `--no-leaks`; otherwise null"),
     MT_ROW_OR_NULL(ROW, against, "against", &against_type, "the run that `--against` names, or null"),
     MT_TEXT(ROW, differences_shown, "differences", NULL, "the settings in which the two runs differ; empty if none"),

@@ -29,7 +29,7 @@ static const struct mt_field segment_fields[] = {
     MT_STEP(ROW, reserved_step, "step", NULL, NULL),
     MT_TEXT(ROW, reserved_phase, "phase", NULL, NULL),
     MT_TEXT(ROW, reserved_span, "span", NULL, NULL),
-    MT_SOME_BYTES(ROW, asked_bytes, "asked_bytes", NULL, "for the block that it was taken for; null: not known"),
+    MT_SOME_BYTES(ROW, asked_bytes, "asked_bytes", NULL, "for the block that needed it; null: not known"),
     MT_BYTES(ROW, free_bytes, "free_bytes", NULL, "in the other segments"),
     MT_COUNT(ROW, holes, "holes", NULL, "that these are in"),
     MT_BYTES(ROW, widest_hole, "widest_hole_bytes", NULL, NULL),
@@ -55,7 +55,7 @@ static const struct mt_field side_fields[] = {
     MT_COUNT(ROW, side.blocks, "blocks", NULL, "live then"),
     MT_ROW(ROW, side, "peak", &peak_type, "the moment of the peak of allocated bytes"),
     MT_ROW(ROW, side, "last_segment", &segment_type,
-           "that was taken, or grew, when the peak of reserved bytes was reached"),
+           "that was reserved, or grew, when the peak of reserved bytes was reached"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type side_type = MT_ROW_TYPE(ROW, side_fields);

@@ -57,7 +57,7 @@ static const struct mt_field observed_fields[] = {
     MT_CHOICE(ROW, kind, "detector", NULL, "what was observed", kinds),
     MT_CHOICE(ROW, change, "change", NULL, "that helps", changes),
     MT_NAME(ROW, phase, "program_phase", NULL, "null: none, as of another card"),
-    MT_NAME(ROW, name, "name", NULL, "of another card, or of a module whose gradients are not used; null: neither"),
+    MT_NAME(ROW, name, "name", NULL, "of another card, or of a module with gradients that are not used; null: neither"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the loop, or that sets the module; null: not known"),

@@ -15,7 +15,7 @@
 static const struct mt_field asked_fields[] = {
     MT_BYTES(ROW, refusal.mark.value, "requested_bytes", NULL, NULL),
     MT_BYTES(ROW, refusal.need.block_bytes, "block_bytes", NULL, "rounded up"),
-    MT_BYTES(ROW, refusal.needed_bytes, "segment_bytes", NULL, "that the policy would have taken of the device for it"),
+    MT_BYTES(ROW, refusal.needed_bytes, "segment_bytes", NULL, "that the policy would have reserved for it"),
     MT_FLAG(ROW, refusal.grows, "grows", NULL, "true if a segment would have grown by them; else a new one was needed"),
     MT_INTEGER(ROW, refusal.mark.event, "event", NULL, "its id"),
     MT_STREAM(ROW, refusal.mark.stream, "stream", NULL, NULL),
@@ -24,11 +24,11 @@ static const struct mt_field asked_fields[] = {
              "earlier requests of its size, equal except for the layer, that succeeded"),
     MT_NAME(ROW, label.category, "category", NULL, "the kind of tensor"),
     MT_NAME(ROW, label.role, "role", NULL, NULL),
-    MT_NAME(ROW, label.op, "op", NULL, "what asked for it"),
+    MT_NAME(ROW, label.op, "op", NULL, "what allocated it"),
     MT_NAME(ROW, label.phase, "phase", NULL, NULL),
     MT_NAME(ROW, label.dtype, "dtype", NULL, NULL),
     MT_NAME(ROW, label.shape, "shape", NULL, NULL),
-    MT_NAME(ROW, label.span, "span", NULL, "the module that asked"),
+    MT_NAME(ROW, label.span, "span", NULL, "the module that allocated"),
     MT_NAME(ROW, label.place, "place", NULL, "the module, with `*` for the number of the layer"),
     MT_FIELDS_END,
 };
@@ -41,7 +41,8 @@ static const struct mt_field memory_fields[] = {
     MT_COUNT(ROW, refusal.hole_count, "hole_count", NULL, NULL),
     MT_BYTES(ROW, refusal.largest_hole_bytes, "largest_hole_bytes", NULL, NULL),
     MT_BYTES(ROW, refusal.given_back_bytes, "given_back_bytes", NULL, "for this request, in vain"),
-    MT_COUNT(ROW, refusal.given_back_segments, "given_back_segments", NULL, "idle segments, or parts, that had them"),
+    MT_COUNT(ROW, refusal.given_back_segments, "given_back_segments", NULL,
+             "idle segments, or parts, with these bytes"),
     MT_KNOWN(ROW, capacity_bytes, "capacity_bytes", NULL, "of the device; null: the trace does not say"),
     MT_KNOWN(ROW, left_bytes, "left_bytes", NULL, "not reserved; null: the trace does not say"),
     MT_KNOWN(
@@ -50,7 +51,7 @@ static const struct mt_field memory_fields[] = {
     MT_SOME_BYTES(ROW, refusal.short_bytes, "short_bytes", NULL,
                   "`segment_bytes` - `device_free_bytes` or, if that is null, `left_bytes`; null: no more was needed"),
     MT_BYTES(ROW, limit_bytes, "limit_bytes", NULL,
-             "what changes had to do with: the capacity, or what the run held where others held the rest"),
+             "the memory that changes had to fit: the capacity, or what the run held if others held the rest"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type memory_type = MT_ROW_TYPE(ROW, memory_fields);
@@ -105,7 +106,7 @@ const struct mt_row_type mt_oom_change_type = MT_ROW_TYPE(ROW, change_fields);
 
 #define ROW struct mt_oom_row
 static const struct mt_field answer_fields[] = {
-    MT_ROW(ROW, request, "asked", &asked_type, "the request; texts are null where its label says nothing"),
+    MT_ROW(ROW, request, "asked", &asked_type, "the request; texts are null if its label says nothing"),
     MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
     MT_PART(ROW, observations, &mt_observations_type),
     MT_OWNED(ROW, verdict, "verdict", NULL, "in words, if a limit refused, too little was free, or none in one piece"),

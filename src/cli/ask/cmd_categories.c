@@ -29,7 +29,7 @@ struct categories_answer {
 static const struct mt_field row_fields[] = {
     MT_TEXT(ROW, category, "category", "category", NULL),
     MT_SOME_BYTES(ROW, forward_bytes, "forward_max_bytes", "largest in forward",
-                  "the largest one that forward and loss asked for; null: none"),
+                  "the largest one of forward and loss; null: none"),
     MT_BYTES(ROW, max_bytes, "max_bytes", "largest over all", "the largest one over all phases, or of `phase`"),
     MT_SHOWN(BYTES, uint64_t, ROW, max_bytes, "phase_max_bytes", "largest in the phase"),
     MT_COUNT(ROW, per_step, "per_step", "per step", "how many in the last full step"),

@@ -80,7 +80,7 @@ static const struct mt_field phase_fields[] = {
     MT_FIELDS_OF(&total_type),
     MT_NAME(struct phase_row, phase.phase, "phase", NULL, "null if no op launched them"),
     MT_ROW_OR_NULL(struct phase_row, other, "top_other", &kernel_type, "the one with most time that is no product"),
-    MT_ROWS(struct phase_row, rows, shown_rows, "rows", &kernel_type, "as many as were asked for, most time first"),
+    MT_ROWS(struct phase_row, rows, shown_rows, "rows", &kernel_type, "as many as requested, most time first"),
     MT_SHOWN(TEXT, const char *, struct phase_row, title, "title", "phase"),
     MT_SHOWN(SHARE, double, struct phase_row, share, "share", "share"),
     MT_SHOWN(MS, double, struct phase_row, other_ms, "other_ms", "largest other"),

@@ -90,7 +90,7 @@ static const struct mt_field row_fields[] = {
             "what that is made of, the largest first"),
     MT_SHOWN(TEXT, const char *, ROW, shown_excesses, "by", "by"),
     MT_INTEGER(ROW, of.growing_steps, "growing_steps", NULL, "so many of the last steps each went higher"),
-    MT_BYTES(ROW, of.growth_bytes, "growth_bytes", NULL, "by so much in all of them"),
+    MT_BYTES(ROW, of.growth_bytes, "growth_bytes", NULL, "in all of them"),
     MT_ROWS(ROW, of.shares, of.share_count, "shares", &share_type, "of the peak of allocated bytes"),
     MT_FIELDS_END,
 };

@@ -36,7 +36,7 @@ static const struct mt_field part_fields[] = {
 static const struct mt_row_type part_type = MT_ROW_TYPE(struct part, part_fields);
 
 static const struct mt_field answer_fields[] = {
-    MT_STEP(struct used_answer, used.step, "step", NULL, "at whose end the driver was asked; null: before the first"),
+    MT_STEP(struct used_answer, used.step, "step", NULL, "at its end the driver was read; null: before the first"),
     MT_INTEGER(struct used_answer, used.used, "used_bytes", NULL,
                "the driver's figure for the process: the sum of the seven below"),
     MT_FLAG(struct used_answer, used.is_estimate, "estimated", NULL,
@@ -45,7 +45,7 @@ static const struct mt_field answer_fields[] = {
     MT_INTEGER(struct used_answer, used.rounding, "rounding_bytes", NULL, "what their blocks have beyond that"),
     MT_INTEGER(struct used_answer, used.cached, "cached_bytes", NULL, "segments' bytes that no block holds"),
     MT_INTEGER(struct used_answer, used.context, "context_bytes", NULL, "CUDA's context and modules"),
-    MT_INTEGER(struct used_answer, used.libraries, "library_bytes", NULL, "taken by cuBLAS and others when they began"),
+    MT_INTEGER(struct used_answer, used.libraries, "library_bytes", NULL, "of cuBLAS and others when they began"),
     MT_INTEGER(struct used_answer, used.nccl, "nccl_bytes", NULL, "NCCL's, for communicators and connections"),
     MT_INTEGER(struct used_answer, used.unexplained, "unexplained_bytes", NULL, "the rest"),
     MT_ROWS(struct used_answer, rows, count, "rows", &part_type, "the same seven"),
@@ -101,7 +101,7 @@ static mt_status ask_used(const struct mt_question *question, const void *given)
     struct used_answer answer;
     mt_status status = mt_trace_used(question->trace, question->run, &answer.used);
     if (status == MT_USAGE)
-        mt_fail_hint(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
+        mt_fail_hint(status, "memtrace peak shows the run's own memory, memtrace run --device cuda reads the driver");
     if (status != MT_OK)
         return status;
     list_parts(&answer);

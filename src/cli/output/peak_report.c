@@ -174,7 +174,7 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
         MT_ROWS(ROW, pools, pool_count, "pools", &pool_type,                                                           \
                 "private pools of PyTorch, at the peak of allocated bytes"),                                           \
         MT_ROWS(ROW, outside, outside_count, "outside", &holder_type,                                                  \
-                "who holds memory outside of the allocator, with the most that each had"),                             \
+                "holders of memory outside the allocator, with the peak of each"),                                     \
         MT_ROW_OR_NULL(ROW, used, "used", &sum_type,                                                                   \
                        "`reserved_bytes` and those, which the driver counts; null: nothing is known of them"),         \
         MT_PART(ROW, caveats, &mt_caveat_lists_type),                                                                  \

@@ -21,7 +21,7 @@ const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
 #undef X
 
 static const struct mt_field oom_fields[] = {
-    MT_INTEGER(struct mt_steps_row, oom_bytes, "requested_bytes", NULL, "asked for last"),
+    MT_INTEGER(struct mt_steps_row, oom_bytes, "requested_bytes", NULL, "by the last request"),
     MT_TEXT(struct mt_steps_row, oom_category, "category", NULL, NULL),
     MT_TEXT(struct mt_steps_row, oom_phase, "phase", NULL, NULL),
     MT_TEXT(struct mt_steps_row, oom_span, "span", NULL, NULL),

@@ -32,7 +32,7 @@ static const struct mt_option options[] = {
     MT_OPTION(FLAG, struct help_options, json_fields, "--json-fields",
               .help = "print the fields of --json, of the command or of all commands, in Markdown"),
     MT_OPTION(FLAG, struct help_options, operators, "--operators",
-              .help = "print the operators of PyTorch whose scratch memory is known, in Markdown"),
+              .help = "print the operators of PyTorch with known scratch memory, in Markdown"),
     MT_OPTION_JSON(struct help_options),
     MT_OPTION_HELP(struct help_options),
     MT_OPTIONS_END,

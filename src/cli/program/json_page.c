@@ -8,7 +8,7 @@
 static const char introduction[] =
     "# The JSON of the command line\n"
     "\n"
-    "Every command that prints data takes `--json`. The answer is one object on stdout; notes and progress stay on\n"
+    "Every command that prints data has `--json`. The answer is one object on stdout; notes and progress stay on\n"
     "stderr. `schema` names the answer, and grows a number when a field changes its meaning or goes away; new fields "
     "may\n"
     "come at any time. Bytes, nanoseconds and counts are integers. `x[]` is a list; `x?` may be null: what is not "

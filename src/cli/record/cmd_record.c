@@ -35,7 +35,7 @@ static const struct mt_option options[] = {
     MT_OPTION(REST, struct record_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
               .help = "the program to run, and its arguments"),
     MT_OPTION(FLAG, struct record_options, kernels, "--kernels",
-              .help = "trace each kernel, too: memtrace kernels asks about them"),
+              .help = "trace each kernel, too: memtrace kernels lists them"),
     MT_OPTION(FLAG, struct record_options, no_torch, "--no-torch",
               .help = "do not watch PyTorch's allocator; record its segments as any other memory"),
     MT_OPTION(FLAG, struct record_options, no_stacks, "--no-stacks",

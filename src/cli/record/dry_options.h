@@ -28,8 +28,7 @@
                   .help = "used for values that are not computed: a number (default: 1); none, all or N% of masks"),   \
         MT_OPTION(TEXT, type, dry.weights, "--weights", .value = "from-config",                                        \
                   .help = "from_pretrained of transformers and diffusers makes weights from the configuration"),       \
-        MT_OPTION(FLAG, type, dry.is_eager, "--no-compile",                                                            \
-                  .help = "leave torch.compile out: the program runs as it is without"),                               \
+        MT_OPTION(FLAG, type, dry.is_eager, "--no-compile", .help = "run the program without torch.compile"),          \
         MT_OPTION(TEXT, type, dry.inductor_cache, "--inductor-cache", .value = "DIR", .takes = MT_TAKES_FILE,          \
                   .help = "Inductor's cache of a run on a card, whose autotuning choices are used"),                   \
         MT_OPTION(INTEGER, type, dry.jobs, "--jobs", .value = "N", .low = 1, .high = MT_MOST_JOBS,                     \

@@ -136,7 +136,7 @@ struct assumption {
 
 #define ROW struct assumption
 static const struct mt_field assumption_fields[] = {
-    MT_TEXT(ROW, value, "assumed", "assumed", "the value, as --assume had it"),
+    MT_TEXT(ROW, value, "assumed", "assumed", "the value, as of --assume"),
     MT_INTEGER(ROW, exit_code, "exit_code", "exit code", "of the dry run with it"),
     MT_FLAG(ROW, verdict.fits, "fits", "fits", "the program fits the card"),
     MT_BYTES(ROW, verdict.needed_bytes, "bytes", "needs", "of the card"),

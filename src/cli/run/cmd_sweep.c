@@ -278,7 +278,7 @@ const struct mt_command mt_command_sweep = {
     .summary = "Runs a grid of configurations into one trace and compares their memory and time.",
     .usage = "[OPTIONS] [-- PROGRAM [ARGS]]",
     .details =
-        "It takes the options of memtrace run. Options whose value ends in ,... accept several values, separated by\n"
+        "It has the options of memtrace run. Options whose value ends in ,... accept several values, separated by\n"
         "commas. They form a grid, and each combination is a run: by model first, then mode, autocast, sequence,\n"
         "batch. Allocator settings contain commas themselves, so each such value begins with policy=.\n"
         "\n"

@@ -50,7 +50,7 @@ static const struct mt_option options[] = {
            .help = "where the runs are added, one for each cell (" MT_DEFAULT_TRACE ")", .takes = MT_TAKES_FILE),
     OPTION(FLAG, no_trace, .name = "--no-trace", .help = "write no trace"),
     OPTION(TEXT, name, .name = "--name", .value = "TEXT",
-           .help = "what the names of the runs begin with (attention): attention-flash-bf16-d64-16384"),
+           .help = "how the names of the runs begin (attention): attention-flash-bf16-d64-16384"),
     OPTION(FLAG, peer, .name = "--peer", .help = "compare with PyTorch on an H200, where that was measured"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "tables and sentences, or a line a cell (text)", .choices = format_names),

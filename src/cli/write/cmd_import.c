@@ -60,9 +60,9 @@ struct imported {
 /* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
 static const struct mt_field contradiction_fields[] = {
     MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that were never allocated"),
-    MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
+    MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "without a free"),
     MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was unmapped first"),
-    MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
+    MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "without an end"),
     MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that were never mapped"),
     MT_COUNT(struct mt_foreign_counts, straddles, "straddling_blocks", "block", "across segments"),
     MT_COUNT(struct mt_foreign_counts, refused, "refused", "event", "of no bytes, or beyond all addresses"),
@@ -76,7 +76,7 @@ static const struct mt_field before_fields[] = {
     MT_BYTES(struct mt_import_report, torch.before.requested_bytes, "requested_bytes", NULL, NULL),
     MT_COUNT(struct mt_import_report, torch.before.freed, "freed", NULL, "blocks that were freed later"),
     MT_COUNT(struct mt_import_report, torch.before.recorded, "recorded", NULL,
-             "blocks that an earlier recording saw taken"),
+             "blocks that an earlier recording saw allocated"),
     MT_COUNT(struct mt_import_report, torch.before.segments, "segments", NULL, NULL),
     MT_BYTES(struct mt_import_report, torch.before.reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_FIELDS_END,
@@ -100,12 +100,12 @@ struct coverage {
 };
 
 static const struct mt_field coverage_fields[] = {
-    MT_COUNT(struct coverage, rules, "rules", NULL, "that were asked"),
+    MT_COUNT(struct coverage, rules, "rules", NULL, "that were tried"),
     MT_BYTES(struct coverage, of.all_bytes, "bytes", NULL, "requested by all blocks"),
     MT_BYTES(struct coverage, of.other_bytes, "bytes_without", NULL, "by those without a category"),
     MT_COUNT(struct coverage, of.all_blocks, "blocks", NULL, NULL),
     MT_COUNT(struct coverage, of.other_blocks, "blocks_without", NULL, NULL),
-    MT_ROWS(struct coverage, largest, count, "largest", &uncovered_type, "those without, by who asked for them"),
+    MT_ROWS(struct coverage, largest, count, "largest", &uncovered_type, "without one, by what allocated them"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type coverage_type = MT_ROW_TYPE(struct coverage, coverage_fields);

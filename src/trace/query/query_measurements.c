@@ -105,9 +105,7 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
     if (out->is_estimate)
         return MT_OK;
     if (bytes[DRIVER_USED] < 0)
-        return mt_fail(MT_USAGE,
-                       "run %" PRId64 ", on %s, has no figure from the driver of the memory that the process holds",
-                       run->id, run->device);
+        return mt_fail(MT_USAGE, "run %" PRId64 ", on %s, has no driver's figure of used memory", run->id, run->device);
     out->requested = bytes[REQUESTED];
     out->rounding = bytes[ALLOCATED] - bytes[REQUESTED];
     out->cached = bytes[RESERVED] - bytes[ALLOCATED];
