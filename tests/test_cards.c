@@ -162,7 +162,7 @@ static void a_wrong_field_is_named(void **state)
 {
     (void)state;
     expect_refused("{\"memory_byte\": 1}", "did you mean \"memory_bytes\"");
-    expect_refused("{\"memory_bytes\": \"8GiB\"}", "\"memory_bytes\" is no number");
+    expect_refused("{\"memory_bytes\": \"8GiB\"}", "\"memory_bytes\" is not a number");
     expect_refused("{\"multiprocessors\": 0}", "\"multiprocessors\" is 0");
     expect_refused("{\"multiprocessors\": 40.9}", "\"multiprocessors\" is 40.9; it is a whole number");
     expect_refused("{\"context_bytes\": 999999999999}", "\"context_bytes\" is no less than");

@@ -177,7 +177,7 @@ static void what_ranks_of_a_fit_note_is_told_once(void **state)
                                         "\"$M\" fit --jobs 1 --ranks 4 --only 0,2-3 -- sh rank.sh");
     assert_int_equal(said->code, 8);
     assert_says(said->err, "memtrace: ranks 0, 2-3: all say this\n");
-    assert_says(said->err, "the program took no memory of a card");
+    assert_says(said->err, "the program allocated nothing on a card");
     assert_string_equal(shell("cat seen")->out, "0\n2\n3\n");
 }
 

@@ -141,7 +141,7 @@ static void top_is_filtered_and_sorted_as_asked(void **state)
     }
     json_decref(top);
     assert_says(MEMTRACE("top 1 --by op --run first")->out, " more) ");
-    assert_says(MEMTRACE("top --category Nothing")->err, "no block is so");
+    assert_says(MEMTRACE("top --category Nothing")->err, "no allocation matches");
     assert_int_equal(MEMTRACE("top --role nothing")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("top --each --by op")->code, MT_USAGE);
 }

@@ -256,7 +256,7 @@ static void every_instruction_that_is_not_plain_data_is_refused_by_name(void **s
         {"\x82\1.", 3, "EXT1"},
         {"NQ.", 3, "BINPERSID refers to what is not in the file"},
         {"\x97.", 2, "NEXT_BUFFER"},
-        {"\x8f(\x90.", 4, "EMPTY_SET builds what is no plain data"},
+        {"\x8f(\x90.", 4, "EMPTY_SET builds objects other than plain data"},
         {"I1\n.", 4, "INT is of protocol 0 or 1"},
         {"\xff.", 2, "there is no instruction 0xff"},
     };

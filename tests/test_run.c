@@ -110,7 +110,7 @@ static void failures_are_told_with_the_options_that_help(void **state)
         {"attention --device sim --trace nowhere/a.db", "writes the trace elsewhere, --no-trace none"},
         {"import log.csv --trace nowhere/a.db", "No such file or directory; --trace FILE writes the trace elsewhere"},
         {"top --trace nowhere/a.db", "there is no trace \"nowhere/a.db\"; memtrace run --trace nowhere/a.db makes one"},
-        {"used", "memtrace run --device cuda asks a driver"},
+        {"used", "memtrace run --device cuda reads the driver"},
         {"check --no-leaks --run first", "; memtrace run --steps 4 traces enough"}};
     assert_int_equal(shell("printf 'Thread,Time,Action,Pointer,Size,Stream\n' >log.csv")->code, 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -21,6 +21,6 @@ def bytes_of(size: Union[int, str]) -> int:
     """Returns the bytes of a size such as "20 GiB", "1.5gb" (the same unit) or 4096. Raises ValueError if it is none."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *(?:([kmgt])i?b?|b?)", str(size).strip(), flags=re.IGNORECASE)
     if found is None:
-        raise ValueError(f"{size!r} is no size; write one such as '20 GiB'")
+        raise ValueError(f"{size!r} is not a size; write one such as '20 GiB'")
     power = "kmgt".index(found[2].lower()) + 1 if found[2] else 0
     return int(float(found[1]) * 1024**power)

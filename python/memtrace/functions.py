@@ -18,7 +18,7 @@ CALL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_call.py")
 def check_importable(function: Callable[..., Any]) -> None:
     """Raises ValueError for a function that another interpreter can't import."""
     if getattr(function, "__module__", "") == "__main__":
-        raise ValueError(f"{function!r} is of this program or notebook, which a new interpreter can't import: write it in a module "
+        raise ValueError(f"{function!r} belongs to this program or notebook, which a new interpreter can't import: write it in a module "
                          "(in a notebook with %%writefile train.py) and import it from there, or use %%memtrace")
 
 

@@ -100,7 +100,7 @@ static mt_status read_number(const char *path, const json_t *object, const struc
     if (value == NULL)
         return MT_OK;
     if (!json_is_number(value))
-        return mt_fail(MT_USAGE, "%s: \"%s\" is no number", path, field->key);
+        return mt_fail(MT_USAGE, "%s: \"%s\" is not a number", path, field->key);
     double number = json_number_value(value);
     if (number < field->least || number > field->most)
         return mt_fail(MT_USAGE, "%s: \"%s\" is %g; it is %g to %g", path, field->key, number, field->least,

@@ -135,7 +135,8 @@ mt_status mt_device_range_open(struct mt_device *device, uint64_t bytes, mt_addr
 {
     assert(mt_device_has_ranges(device));
     if (bytes == 0 || !is_whole_pages(bytes))
-        return mt_fail(MT_USAGE, "%s: a range of %" PRIu64 " bytes is no number of pages", device->name, bytes);
+        return mt_fail(MT_USAGE, "%s: a range of %" PRIu64 " bytes is not a whole number of pages", device->name,
+                       bytes);
     return device->table->range_open(device, bytes, out_address);
 }
 

@@ -167,7 +167,7 @@ def test_what_others_could_have_written_is_compiled_anew(place, capfd):
     expect("has another digest", 6)
     library.rename(place.folder / "elsewhere")
     library.symlink_to(place.folder / "elsewhere")
-    expect("is no plain file", 7)
+    expect("is not a regular file", 7)
     digest.write_bytes(b"\xff\xfe")
     expect("has another digest", 8)
 
@@ -208,7 +208,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(place, capfd):
     (place.folder / "elsewhere").mkdir(mode=0o700)
     place.cache.symlink_to(place.folder / "elsewhere")
     assert place.find().parent.name == f"memtrace-{os.geteuid()}"
-    assert f"{place.cache} is no folder" in capfd.readouterr().err and not list((place.folder / "elsewhere").iterdir())
+    assert f"{place.cache} is not a folder" in capfd.readouterr().err and not list((place.folder / "elsewhere").iterdir())
 
 
 def test_a_cache_below_a_folder_that_everybody_can_write_is_refused(place):

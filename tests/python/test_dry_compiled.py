@@ -183,7 +183,7 @@ print(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
 
 def test_a_cache_that_is_no_folder_is_refused(tmp_path):
     done = dry(tmp_path, "", "--inductor-cache", "nowhere")
-    assert done.returncode == 2 and "nowhere is no folder" in done.stderr
+    assert done.returncode == 2 and "nowhere is not a folder" in done.stderr
 
 
 def test_nothing_is_written_to_the_user_s_cache(run):

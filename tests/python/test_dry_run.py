@@ -458,7 +458,7 @@ def test_a_process_forked_before_the_card_is_used_has_a_card(dry):
 
 
 def test_a_pytorch_that_is_too_old_is_refused():
-    with pytest.raises(build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
+    with pytest.raises(build.NoLibrary, match="needs PyTorch 2.6 or later; this is 2.5.1"):
         build.check("2.5.1")
 
 

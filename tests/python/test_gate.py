@@ -66,8 +66,8 @@ CASES = {
     "half a program": Case(2, (), ("true", "--and"), "--and stands between two programs"),
     "unknown card": Case(4, ("--device", "sim:h101", "--quiet"), ("true",), 'did you mean "h100"'),
     "no such program": Case(8, ("--quiet",), ("no-such-program",), "No such file or directory"),
-    "nothing on a card": Case(8, ("--quiet",), (PYTHON, "idle.py"), "took no memory of a card"),
-    "no PyTorch": Case(8, ("--quiet",), ("true",), "took no memory of a card"),
+    "nothing on a card": Case(8, ("--quiet",), (PYTHON, "idle.py"), "allocated nothing on a card"),
+    "no PyTorch": Case(8, ("--quiet",), ("true",), "allocated nothing on a card"),
 }
 
 
@@ -107,7 +107,7 @@ def test_json_says_why_there_is_no_answer(programs):
     said = fit(programs, ("--quiet", "--json"), "true")
     told = json.loads(said.stdout)
     assert (said.returncode, told["exit_code"], told["fits"], told["bytes"]) == (8, 8, False, None)
-    assert "took no memory" in told["reason"]
+    assert "allocated nothing" in told["reason"]
 
 
 def test_programs_on_a_card_add_up_with_a_context_each_and_annotate_the_largest(programs):

@@ -162,4 +162,4 @@ def test_where_kernels_are_recorded_pytorch_is_not_watched_and_that_is_said(monk
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     watching.begin_recorded()
     assert watching.watcher is None
-    assert "kernels are recorded, so PyTorch's allocator is left as it is and not watched" in capsys.readouterr().err
+    assert "kernels are recorded, so PyTorch's allocator is not watched" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def check(version: str) -> None:
     """Fails with NoLibrary for a PyTorch that a dry run does not take."""
     numbers = tuple(int(number) for number in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST:
-        raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
+        raise NoLibrary(f"a dry run needs PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
 
 
 def files_of(folder: pathlib.Path) -> list[pathlib.Path]:

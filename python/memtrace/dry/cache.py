@@ -66,7 +66,7 @@ def make_private(path: pathlib.Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISDIR(status.st_mode):
-        raise Unsafe(f"{path} is no folder")
+        raise Unsafe(f"{path} is not a folder")
     if status.st_uid == os.geteuid() and status.st_mode & OTHERS:
         with contextlib.suppress(OSError):  # of a read-only file system
             os.chmod(path, PRIVATE)
@@ -123,7 +123,7 @@ def check_file(path: pathlib.Path) -> None:
     """Fails with Unsafe unless the path is a plain file that only this user could have written."""
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise Unsafe(f"{path} is no plain file")
+        raise Unsafe(f"{path} is not a regular file")
     check_own(path, status)
 
 

@@ -161,7 +161,7 @@ class Generated:
         try:
             self.add(module)
         except Exception as error:  # the program's code is there; only labels would be missing
-            tell(f"modules of generated code are not known: {error!r}")
+            tell(f"modules of generated code are unknown: {error!r}")
         return module
 
     def add(self, module: types.ModuleType) -> None:

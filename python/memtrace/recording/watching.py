@@ -128,7 +128,7 @@ class Watcher(Labels):
         try:
             self._describe_end(outcome)
         except Exception as error:  # the trace is closed all the same
-            tell(f"what grows and who holds it is not known: {error!r}")
+            tell(f"growing memory and its holders are unknown: {error!r}")
         super().close(outcome)
 
     def _describe_end(self, outcome: int) -> None:
@@ -295,7 +295,7 @@ def begin_ours() -> None:
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
     if settings().kernels and torch.version.cuda is not None:
-        tell("kernels are recorded, so PyTorch's allocator is left as it is and not watched")
+        tell("kernels are recorded, so PyTorch's allocator is not watched")
         return
     if settings().torch == "ours":
         if torch.version.cuda is not None:

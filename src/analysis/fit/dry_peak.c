@@ -43,7 +43,8 @@ mt_status mt_dry_peak_find(const struct mt_program_outcome *outcome, const struc
         is_first = false;
     }
     if (is_first)
-        return mt_fail(MT_NO_DRY_RUN, "the program took no memory of a card by PyTorch, so there is nothing to fit");
+        return mt_fail(MT_NO_DRY_RUN,
+                       "the program allocated nothing on a card with PyTorch, so there is nothing to fit");
     return MT_OK;
 }
 

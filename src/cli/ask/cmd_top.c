@@ -166,7 +166,7 @@ static void print_notes(const struct top_options *top, const struct top_answer *
     if (!answer->complete)
         mt_note("the run made smaller allocations too, of more kinds than a trace keeps a table of");
     if (answer->count == 0 && is_filtered)
-        mt_note("no block is so: memtrace top --by category, role or module lists what there is");
+        mt_note("no allocation matches: memtrace top --by category, role or module lists them all");
 }
 
 /* Prints the groups, and those beyond the limit as one, so that the columns add up. */

@@ -36,7 +36,7 @@ void mt_note_missing(const struct mt_run *run)
         mt_note("run %" PRId64 " lacks its end: %" PRId64 " records after event %" PRId64 " were damaged and are lost",
                 run->id, run->missing_records, last_event);
     else if (mt_run_is(run, MT_RUN_DAMAGED))
-        mt_note("run %" PRId64 " lacks its end: nobody knows how many events came after event %" PRId64, run->id,
+        mt_note("run %" PRId64 " lacks its end: an unknown number of events after event %" PRId64 " is lost", run->id,
                 last_event);
 }
 
@@ -89,7 +89,7 @@ static mt_status find_rank(const struct mt_rank_job *job, const char *which, con
     if (which == NULL)
         return MT_OK;
     if (sscanf(which, "rank%" SCNd64 "%c", &number, &rest) != 1)
-        return mt_fail(MT_USAGE, "\"%s\" is no rank: in a folder of traces, runs are called rank0, rank1, …", which);
+        return mt_fail(MT_USAGE, "\"%s\" is not a rank: in a folder of traces, runs are called rank0, rank1, …", which);
     return mt_rank_job_find(job, number, out);
 }
 

@@ -84,7 +84,7 @@ static void note_choice(const struct mt_program_outcome *outcome)
             mt_note("rank %" PRId64 " stands for %" PRId64 " of %" PRId64 " ranks", row->rank, row->like,
                     outcome->ranks);
         if (row->differs_from >= 0)
-            mt_note("rank %" PRId64 " requests other memory than rank %" PRId64 ", which was taken to stand for it",
+            mt_note("rank %" PRId64 " requests other memory than rank %" PRId64 ", which was assumed to stand for it",
                     row->rank, row->differs_from);
     }
     if (outcome->stand_in_count > 0)

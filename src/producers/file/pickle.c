@@ -441,7 +441,7 @@ static const struct refusal {
     {"could run any code", "c\x93Rbio\x81\x92\x82\x83\x84",
      "GLOBAL STACK_GLOBAL REDUCE BUILD INST OBJ NEWOBJ NEWOBJ_EX EXT1 EXT2 EXT4"},
     {"refers to what is not in the file", "PQ\x97\x98", "PERSID BINPERSID NEXT_BUFFER READONLY_BUFFER"},
-    {"builds what is no plain data", "\x8F\x90\x91", "EMPTY_SET ADDITEMS FROZENSET"},
+    {"builds objects other than plain data", "\x8F\x90\x91", "EMPTY_SET ADDITEMS FROZENSET"},
     {"is of protocol 0 or 1; 2 to 5 are read", "ILFSVpg", "INT LONG FLOAT STRING UNICODE PUT GET"},
 };
 

@@ -325,7 +325,7 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     struct mt_torch_totals totals;
     *out = (struct mt_torch_snapshot){.device = device};
     if (!mt_torch_snapshot_is_one(root))
-        return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
+        return mt_fail(MT_BAD_TRACE, "it is not a snapshot of PyTorch: it has no segments and device_traces");
     mt_torch_totals_count(root, &totals);
     if (device == MT_IMPORT_ANY_DEVICE)
         out->device = mt_torch_totals_busiest(&totals);

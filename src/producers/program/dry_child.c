@@ -31,7 +31,8 @@ static mt_status check_inductor_cache(const char *path)
     struct stat found;
     return path == NULL || (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
                ? MT_OK
-               : mt_fail(MT_USAGE, "%s is no folder; name a copy of TORCHINDUCTOR_CACHE_DIR of a run on a card", path);
+               : mt_fail(MT_USAGE, "%s is not a folder; name a copy of TORCHINDUCTOR_CACHE_DIR of a run on a card",
+                         path);
 }
 
 mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])

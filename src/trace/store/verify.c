@@ -144,7 +144,7 @@ static void check_end(struct verify *verify, const struct stored_run *run)
     else if (run->missing_records > 0)
         mt_text_add(&verify->found, "%" PRId64 " records of its ring were damaged", run->missing_records);
     else if (run->is_damaged)
-        mt_text_add(&verify->found, "lost, and nobody knows how many events");
+        mt_text_add(&verify->found, "lost, with an unknown number of events");
     else
         mt_text_add(&verify->found, "nothing is known to be lost");
     tell(verify, run->id, "end", result_of(is_whole));
