@@ -40,7 +40,7 @@
     X("h20", "NVIDIA H20", 90, 78, 97285, 355, 4, 1, 44, 74, 148, 148, 296,                                            \
       "PyTorch's device properties (97285MB); github.com/modelscope/DiffSynth-Studio/issues/1238 (95.00 GiB)")         \
     X("gh200", "NVIDIA GH200 480GB", 90, 132, 97285, 600, 4, 34, 67, 494.7, 989.4, 989.4, 1978.9,                      \
-      "not found: that of the H20, of which nvidia-smi counts as much")                                                \
+      "not found: as the H20, which has as much by nvidia-smi")                                                        \
     X("b200", "NVIDIA B200", 100, 148, 182631, 670, 7.7, 37, 75, 1125, 2250, 2250, 4500,                               \
       "PyTorch's device properties (182631MB)")                                                                        \
     X("a100-80gb", "NVIDIA A100-SXM4-80GB", 80, 108, 81152, 409, 2.039, 9.7, 19.5, 156, 312, 312, 0,                   \
