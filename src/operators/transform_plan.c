@@ -1,5 +1,5 @@
-/* Fourier transforms by cuFFT: workspaces of its plans, and copies of inputs. Which sizes need a workspace was asked of cuFFT 12.0 on
- * an H200 for every size up to 1,024 in fp32, and for samples of larger ones (tests/data/operators). */
+/* Fourier transforms by cuFFT: workspaces of its plans, and copies of inputs. cuFFT 12.0 on an H200 said which sizes need a
+ * workspace: every size up to 1,024 in fp32, as the last dimension and as another one, and samples of larger sizes. */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
@@ -8,6 +8,7 @@ enum {
     COMPLEX,
     TO_COMPLEX,
     TO_REAL,
+    COLUMNS, /* complex, along another dimension than the last */
     KINDS,
     LISTED = 1024, /* the largest size in the list */
     WORD_BITS = 32,
@@ -36,6 +37,11 @@ static const uint32_t LISTED_SIZES[KINDS][LISTED / WORD_BITS + 1] = {
      0xf7eeedfc, 0xbf7efbee, 0xebfeecfe, 0xffdeeefc, 0xfcfeffee, 0xffeebefa, 0xfefe7bbe, 0xe7fcfffe, 0xff7effbf,
      0xfefbeffe, 0xffbdfeff, 0xffeffefe, 0xffdffffe, 0xfdfefffe, 0xffefbfff, 0xfefefffa, 0xfffffbfe, 0xfffffcff,
      0xf7fef7fe, 0xeffffffe, 0xfffdffff, 0xbfffeffc, 0xfffefeff, 0x00000000},
+    {/* columns */
+     0x00000000, 0x461840c4, 0xe0e40c22, 0x1cd88404, 0xcc1e6042, 0x1e865052, 0x4ef0ee04, 0x42747804, 0xd4801e2c,
+     0xd062a0dc, 0x002cb286, 0x22ce681c, 0xa4cc0808, 0x204c4d84, 0x2f620008, 0x8e062122, 0x01ec8478, 0xc130c2a2,
+     0x6c0161f4, 0xf920948e, 0xc5074a24, 0x820344c0, 0x9c4601da, 0x8c813846, 0x8ac06940, 0x4512411a, 0x3159e002,
+     0x262413a8, 0xa80a21e8, 0x24359408, 0x29290508, 0x4344a814, 0x00000000},
 };
 
 /* A plan of cuFFT. `rows` are transforms along the last dimension, which has `last` elements; `half` are those that a real one
@@ -67,9 +73,10 @@ static bool needs_room(int kind, int64_t n)
     if (n <= LISTED)
         return (LISTED_SIZES[kind][n / WORD_BITS] >> n % WORD_BITS & 1) != 0;
     const int64_t prime = largest_prime(n);
-    if (prime == 2 || (kind == COMPLEX && prime <= SMOOTH))
+    const bool is_complex = kind == COMPLEX || kind == COLUMNS;
+    if (prime == 2 || (is_complex && prime <= SMOOTH))
         return n > MOST_KERNEL;
-    return kind != COMPLEX || prime <= LARGEST_PRIME || n >= LEAST_CONVOLUTION;
+    return !is_complex || prime <= LARGEST_PRIME || n >= LEAST_CONVOLUTION;
 }
 
 static int64_t size_of(const struct transform *t, int64_t i)
@@ -81,11 +88,11 @@ static int64_t size_of(const struct transform *t, int64_t i)
 /* Returns the workspace of the other dimensions, or of all of a complex transform. */
 static int64_t column_bytes(const struct transform *t)
 {
-    const int64_t columns = t->dims->count - (t->kind == COMPLEX ? 0 : 1);
+    const int64_t last = t->dims->count - 1, columns = last + (t->kind == COMPLEX ? 1 : 0);
     int64_t bytes = 0;
     for (int64_t i = 0; i < columns; i++) {
         const int64_t factor = is_convolved(size_of(t, i)) ? CONVOLUTION_FACTOR : 1;
-        if (needs_room(COMPLEX, size_of(t, i)))
+        if (needs_room(i == last ? COMPLEX : COLUMNS, size_of(t, i)))
             bytes = MT_PRODUCT(factor, t->rows, t->half, 2, t->real_bytes);
     }
     return bytes;
@@ -101,19 +108,34 @@ static int64_t even_row_bytes(const struct transform *t)
     return needs_room(COMPLEX, t->last / 2) ? MT_PRODUCT(t->half, 2, t->real_bytes) : row;
 }
 
+/* Returns what real rows of an odd size take: two signals become one complex signal; of a batch to real numbers, copies of the
+ * rows are as long as complex ones. */
+static int64_t odd_rows_bytes(const struct transform *t)
+{
+    enum { ALIGNMENT = 1024 };
+    int64_t inner = 1;
+    for (int64_t i = 0; i + 1 < t->dims->count; i++)
+        inner *= size_of(t, i);
+    const int64_t batch = t->rows / inner, complex_rows = mt_divide_up(batch, 2) * inner,
+                  row = t->kind == TO_REAL && batch > 1 ? 2 * t->half : t->last;
+    return MT_PRODUCT(complex_rows, 2, t->last, t->real_bytes) +
+           mt_round_up(MT_PRODUCT(2, complex_rows, row, t->real_bytes), ALIGNMENT);
+}
+
 /* Returns the workspace. */
 static int64_t plan_bytes(const struct transform *t)
 {
     if (t->kind == COMPLEX || !needs_room(t->kind, t->last))
         return column_bytes(t);
-    return MT_PRODUCT(t->rows, t->last % 2 == 0 ? even_row_bytes(t) : 2 * t->last * t->real_bytes);
+    return t->last % 2 == 0 ? MT_PRODUCT(t->rows, even_row_bytes(t)) : odd_rows_bytes(t);
 }
 
-/* True if the size of the plan is an estimate: of an odd size cuFFT aligns more, of others it knows more ways. */
+/* True if the size of the plan is an estimate: cuFFT knows other ways for large sizes, other types, and odd rows in a plane. */
 static bool is_estimate(const struct transform *t)
 {
-    return (t->kind != COMPLEX && t->last % 2 != 0 && needs_room(t->kind, t->last)) || t->last > LISTED ||
-           t->real_bytes != MT_FLOAT_BYTES;
+    const bool is_odd_plane =
+        t->kind != COMPLEX && t->dims->count > 1 && t->last % 2 != 0 && needs_room(t->kind, t->last);
+    return is_odd_plane || t->last > LISTED || t->real_bytes != MT_FLOAT_BYTES;
 }
 
 /* True if a dimension is one of the signal's. */
