@@ -313,7 +313,7 @@ static const struct mt_field leak_fields[] = {
     MT_TEXT(ROW, dtype, "dtype", NULL, NULL),
     MT_TEXT(ROW, place, "span", NULL, "with `*` for the number of the layer"),
     MT_TEXT(ROW, shape, "shape", NULL, "empty if there are several"),
-    MT_BYTES(ROW, first_bytes, "first_bytes", NULL, "live at the end of `first_step`, rounding included"),
+    MT_BYTES(ROW, first_bytes, "first_bytes", NULL, "requested bytes that are live at the end of `first_step`"),
     MT_COUNT(ROW, first_blocks, "first_blocks", NULL, NULL),
     MT_BYTES(ROW, last_bytes, "last_bytes", NULL, "live at the end of `last_step`"),
     MT_COUNT(ROW, last_blocks, "last_blocks", NULL, NULL),

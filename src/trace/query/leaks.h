@@ -2,7 +2,8 @@
  *
  * The same blocks should be live after each step: parameters, optimizer state, perhaps gradients. Blocks whose labels
  * differ only in the layer and the shape are one group. A group leaks if its live bytes never fall over the ends of the last
- * full steps, and are more at the last end than at the first. The first step does not count: its blocks may stay.
+ * full steps, and are more at the last end than at the first. The first step does not count: its blocks may stay. A block
+ * belongs to the group of its label at the last end, if it is live there.
  *
  *   ends of steps    0    1    2    3    4
  *   Opt State        8    8    8    8    8   GiB    stays
@@ -19,7 +20,8 @@ enum {
     MT_LEAK_MOST_ENDS = 8    /* number of last ends that are compared */
 };
 
-/* A group that leaks. Bytes are of blocks, with rounding. Invariants: first_bytes < last_bytes; grew >= 1. */
+/* A group that leaks. Bytes are as requested: the rounding of a block depends on
+ * the free block that it was cut from. Invariants: first_bytes < last_bytes; grew >= 1. */
 struct mt_leak_row {
     const char *category, *role, *op, *phase, *dtype;
     const char *place;                  /* the span with "*" for the layer's number */

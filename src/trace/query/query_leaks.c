@@ -129,33 +129,65 @@ static void make_groups(struct groups *groups)
     free(order);
 }
 
-static void add_blocks(struct groups *groups, const struct mt_block_row *blocks, size_t count, struct amount *amounts)
+/* The blocks that are live at an end, by alloc_event. */
+struct live {
+    struct mt_block_row *blocks;
+    size_t count;
+};
+
+static int compare_allocations(const void *left, const void *right)
 {
-    for (size_t group = 0; group < groups->group_count; group++)
-        groups->shapes[group] = NULL;
-    for (size_t i = 0; i < count; i++) {
-        size_t group = groups->group_of_label[blocks[i].label];
-        const char *shape = groups->labels[blocks[i].label].shape, **known = &groups->shapes[group];
-        amounts[group].bytes += blocks[i].block_bytes;
+    const struct mt_block_row *a = left, *b = right;
+    return MT_COMPARE(a->alloc_event, b->alloc_event);
+}
+
+/* Returns the label that a block has at the last end, if it is live there. A block that gets another label between two ends would
+ * otherwise be growth of its new group. */
+static uint32_t last_label(const struct mt_block_row *block, const struct live *last)
+{
+    const struct mt_block_row *found =
+        bsearch(block, last->blocks, last->count, sizeof *last->blocks, compare_allocations);
+    return found != NULL ? found->label : block->label;
+}
+
+static void add_blocks(struct groups *groups, const struct live *live, const struct live *last, struct amount *amounts)
+{
+    for (size_t i = 0; i < live->count; i++) {
+        size_t group = groups->group_of_label[last_label(&live->blocks[i], last)];
+        amounts[group].bytes += live->blocks[i].requested_bytes;
         amounts[group].blocks++;
+    }
+}
+
+static void find_shapes(struct groups *groups, const struct live *last)
+{
+    for (size_t i = 0; i < last->count; i++) {
+        const uint32_t label = last->blocks[i].label;
+        const char *shape = groups->labels[label].shape, **known = &groups->shapes[groups->group_of_label[label]];
         *known = *known == NULL || *known == shape ? shape : "";
     }
 }
 
+/* Counts what is live at the ends but the last, and there. */
 static mt_status count_ends(struct mt_trace *trace, const struct mt_run *run, const struct ends *ends,
                             struct groups *groups)
 {
+    struct live last = {0};
     groups->amounts = mt_host_alloc((ends->count * groups->group_count + 1) * sizeof *groups->amounts);
     groups->shapes = mt_host_alloc((groups->group_count + 1) * sizeof *groups->shapes);
-    mt_status status = MT_OK;
-    for (size_t end = 0; end < ends->count && status == MT_OK; end++) {
-        struct mt_block_row *blocks = NULL;
-        size_t count = 0;
-        status = mt_trace_live(trace, run, ends->events[end], &blocks, &count);
+    mt_status status = mt_trace_live(trace, run, ends->events[ends->count - 1], &last.blocks, &last.count);
+    for (size_t end = 0; end + 1 < ends->count && status == MT_OK; end++) {
+        struct live live = {0};
+        status = mt_trace_live(trace, run, ends->events[end], &live.blocks, &live.count);
         if (status == MT_OK)
-            add_blocks(groups, blocks, count, groups->amounts + end * groups->group_count);
-        free(blocks);
+            add_blocks(groups, &live, &last, groups->amounts + end * groups->group_count);
+        free(live.blocks);
     }
+    if (status == MT_OK) {
+        add_blocks(groups, &last, &last, groups->amounts + (ends->count - 1) * groups->group_count);
+        find_shapes(groups, &last);
+    }
+    free(last.blocks);
     return status;
 }
 
