@@ -16,8 +16,9 @@
 #include "trace/query/blocks.h"
 
 enum {
-    MT_LEAK_LEAST_STEPS = 3, /* full steps that a run needs: two ends besides the first step's */
-    MT_LEAK_MOST_ENDS = 8    /* number of last ends that are compared */
+    MT_LEAK_LEAST_STEPS = 3,      /* full steps that a run needs: two ends besides the first step's */
+    MT_LEAK_LEAST_ITERATIONS = 6, /* of a loop: a few forward passes in a row may be of as many models */
+    MT_LEAK_MOST_ENDS = 8         /* number of last ends that are compared */
 };
 
 /* A group that leaks. Bytes are as requested: the rounding of a block depends on
@@ -32,7 +33,7 @@ struct mt_leak_row {
 };
 
 /* Of a run whose steps leave nothing behind, or that has too few, the iterations of its longest loop without steps are compared:
- * forward passes of one program phase. They count as steps, from 0.
+ * forward passes of one program phase but the first. They count as steps, from 0.
  * Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
  * MT_NO_LEAK. */
 #define MT_NO_LEAK SIZE_MAX
@@ -48,6 +49,6 @@ struct mt_leaks {
 };
 
 /* Finds the leaks. Reads the live blocks at MT_LEAK_MOST_ENDS events at most: milliseconds, however long the run. Fails with
- * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps and iterations. The caller releases *out, also after a failure. */
+ * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps and MT_LEAK_LEAST_ITERATIONS iterations. The caller releases *out, also after a failure. */
 mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out);
 void mt_leaks_release(struct mt_leaks *leaks);

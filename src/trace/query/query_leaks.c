@@ -77,12 +77,12 @@ static mt_status find_loop(struct mt_trace *trace, const struct mt_run *run, str
     return status;
 }
 
-/* Reads the beginnings of the last iterations of the longest loop without steps, and sets where the second one begins. Fewer than
- * three show no leak. */
+/* Reads the beginnings of the last iterations of the longest loop without steps, but the first, and sets where the loop begins. */
 static mt_status read_iterations(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *leaks,
                                  struct ends *out)
 {
     int64_t first = 0, last = -1;
+    bool is_first = true; /* or before the last ones */
     mt_status status = find_loop(trace, run, leaks, &first, &last);
     *out = (struct ends){0};
     MT_EACH_ROW (row, status, trace->database,
@@ -90,7 +90,11 @@ static mt_status read_iterations(struct mt_trace *trace, const struct mt_run *ru
                  "requested_bytes = ?4"
                  " ORDER BY id DESC LIMIT ?5) ORDER BY id",
                  MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_PHASE),
-                 MT_BIND_INTEGER(MT_PHASE_FORWARD), MT_BIND_INTEGER(MT_LEAK_MOST_ENDS)) {
+                 MT_BIND_INTEGER(MT_PHASE_FORWARD), MT_BIND_INTEGER(MT_LEAK_MOST_ENDS + 1)) {
+        if (is_first) {
+            is_first = false;
+            continue;
+        }
         out->steps[out->count] = (int64_t)out->count;
         out->events[out->count++] = mt_statement_integer(row, 0);
     }
@@ -319,7 +323,7 @@ mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struc
     if (out->row_count > 0)
         return MT_OK;
     MT_TRY(read_iterations(trace, run, &of_loop, &iterations));
-    if (iterations.count < MT_LEAK_LEAST_STEPS)
+    if (iterations.count + 1 < MT_LEAK_LEAST_ITERATIONS)
         return status;
     mt_leaks_release(out);
     *out = of_loop;
