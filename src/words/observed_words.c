@@ -26,7 +26,8 @@ const struct mt_row_type mt_program_phase_type = MT_ROW_TYPE(ROW, phase_fields);
 
 #define ROW struct mt_holder_row
 static const struct mt_field holder_fields[] = {
-    MT_TEXT(ROW, kind, "kind", "kind", "variable, attribute, closure, cycle, graph or view"),
+    MT_TEXT(ROW, kind, "kind", "kind",
+            "variable, attribute, closure, traceback, cycle, gradient cycle, graph, chain or view"),
     MT_TEXT(ROW, name, "name", "holder", "of the variable or attribute"),
     MT_NAME(ROW, owner, "owner", "of", "the function, module or class that has it; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the line that adds to it or sets it; null: not known"),
@@ -105,17 +106,28 @@ static void add_name(const struct mt_holder_row *holder, struct mt_text *out)
     add_line(holder->file, holder->line, out);
 }
 
+/* Returns how a holder of that kind keeps its memory. */
+static const char *words_of_kind(const char *name)
+{
+    static const char *const words[MT_HOLDER_KIND_COUNT] = {
+        [MT_HOLDER_TRACEBACK] = ", since the traceback of an exception refers to it",
+        [MT_HOLDER_CYCLE] = " until Python's garbage collector runs",
+        [MT_HOLDER_GRADIENT_CYCLE] = " until they are set to None: they and their parameters refer to each other",
+        [MT_HOLDER_GRAPH] = ", most of it by the autograd graphs of its tensors",
+        [MT_HOLDER_CHAIN] = ", since its graph goes back to the first iteration",
+        [MT_HOLDER_VIEW] = ", since its tensors are views of larger allocations",
+    };
+    mt_holder_kind kind;
+    return mt_holder_kind_find(name, &kind) && words[kind] != NULL ? words[kind] : "";
+}
+
 void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
 {
-    const bool is_cycle = strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_CYCLE)) == 0;
+    const bool is_plural = strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_CYCLE)) == 0 ||
+                           strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRADIENT_CYCLE)) == 0;
     add_name(holder, out);
-    mt_text_add(out, " %s %s", is_cycle ? "keep" : "keeps", MT_SIZE(holder->held_bytes));
-    if (is_cycle)
-        mt_text_add(out, " until Python's garbage collector runs");
-    else if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRAPH)) == 0)
-        mt_text_add(out, ", most of it by the autograd graphs of its tensors");
-    else if (strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_VIEW)) == 0)
-        mt_text_add(out, ", since its tensors are views of larger allocations");
+    mt_text_add(out, " %s %s%s", is_plural ? "keep" : "keeps", MT_SIZE(holder->held_bytes),
+                words_of_kind(holder->kind));
     if (holder->taken_at[0] != '\0') {
         mt_text_add(out, "; allocated at ");
         mt_text_add_visible(out, holder->taken_at);
@@ -152,6 +164,8 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         add_line(observed->file, observed->line, out);
         mt_text_add(out, " gets %s of gradients that no optimizer uses, and keeps activations for them",
                     MT_SIZE(observed->bytes));
+    } else if (observed->kind == MT_OBSERVED_TRACEBACK) {
+        mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
     } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
         mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
         if (observed->taken_at[0] != '\0') {
@@ -176,6 +190,8 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_NO_GRAD] = "run the loop under torch.no_grad() or torch.inference_mode(), or keep "
                                        "loss.item() instead of the tensor",
         [MT_OBSERVED_CHANGE_DETACH] = "keep loss.item() or tensor.detach(), so that the graph is freed",
+        [MT_OBSERVED_CHANGE_DETACH_STATE] = "detach what the next iteration takes over, as in state = state.detach(); "
+                                            "of a sum of losses, add loss.item()",
         [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), or reduce it in "
                                             "each iteration",
         [MT_OBSERVED_CHANGE_EVAL_STEPS] = "TrainingArguments(eval_accumulation_steps=N) moves predictions to the host; "
@@ -186,8 +202,11 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_CLONE_VIEWS] =
             "keep copies of the views, with .clone(), so that the rest of the allocation "
             "is freed",
-        [MT_OBSERVED_CHANGE_BREAK_CYCLE] = "break the cycle, such as by use_reentrant=False or torch.autograd.grad in "
-                                           "place of backward(create_graph=True), or call gc.collect()",
+        [MT_OBSERVED_CHANGE_BREAK_CYCLE] = "break the cycle, such as by use_reentrant=False, or call gc.collect()",
+        [MT_OBSERVED_CHANGE_AUTOGRAD_GRAD] = "torch.autograd.grad(loss, parameters, create_graph=True) in place of "
+                                             "backward(create_graph=True), or parameter.grad = None at the end",
+        [MT_OBSERVED_CHANGE_LEAVE_EXCEPT] = "try again after the except block, or call "
+                                            "traceback.clear_frames(error.__traceback__) first",
         [MT_OBSERVED_CHANGE_FIND_HOLDER] = "memtrace dry-run, or memtrace record --holders, names the variable that "
                                            "keeps it",
         [MT_OBSERVED_CHANGE_MAP_LOCATION] = "torch.load(..., map_location=\"cpu\", mmap=True), or "

@@ -184,7 +184,97 @@ with torch.no_grad():
     said = answer(dry, "advise")
     rows = {row["name"]: row for row in said["holders"]}
     assert {"state", "total", "kept", "lru_cache of mask", "seen"} == set(rows)
-    assert rows["state"]["kind"] == rows["total"]["kind"] == "graph"
+    assert rows["state"]["kind"] == rows["total"]["kind"] == "chain"
     assert [rows[name]["line"] for name in ("state", "lru_cache of mask", "seen")] == [17, 5, 12]
     change = {row["holder"]["name"]: row["change"] for row in said["observations"] if row["holder"]}
     assert change["lru_cache of mask"] == "lru_cache maxsize"
+    assert "detach the state" in change.values()
+
+
+def test_tensors_in_tuples_queues_classes_and_variables_are_named_and_counted(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import collections, queue
+import torch
+from torch import nn
+Step = collections.namedtuple("Step", "state reward")
+class Memory:
+    steps = collections.deque(maxlen=1000)
+results = queue.Queue()
+def remember(net):
+    for _ in range(10):
+        Memory.steps.append(Step(net(torch.randn(1024, 1024, device="cuda")), 0))
+def log(net):
+    for step in range(10):
+        results.put((step, net(torch.randn(1024, 1024, device="cuda"))))
+def gather(net):
+    found = torch.empty(0, 1024, device="cuda")
+    for _ in range(10):
+        found = torch.cat([found, net(torch.randn(1024, 1024, device="cuda"))])
+with torch.no_grad():
+    net = nn.Linear(1024, 1024).cuda()
+    remember(net)
+    log(net)
+    gather(net)
+""")
+    rows = {row["name"]: row for row in answer(dry, "advise")["holders"]}
+    assert {"Memory.steps", "results.queue", "found"} == set(rows)
+    assert [rows[name]["line"] for name in ("Memory.steps", "results.queue", "found")] == [7, 8, 16]
+    assert all(row["held_bytes"] >= 3 * (4 << 20) for row in rows.values())
+
+
+def test_a_queue_of_keys_with_graphs_is_named_with_what_the_graphs_keep(tmp_path):
+    """The last loss was computed from all keys, so the queue alone keeps only the keys."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import collections
+import torch
+from torch import nn
+keys = collections.deque()
+net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 64)).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(10):
+    key = net(torch.randn(1024, 1024, device="cuda"))
+    loss = (key @ torch.cat([key, *keys]).t()).pow(2).mean()
+    keys.append(key)
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    one = found(dry)["kept graphs", "detach"]
+    assert (one["holder"]["name"], one["holder"]["kind"]) == ("keys", "graph")
+    assert one["holder"]["held_bytes"] >= 4 * (16 << 20)
+
+
+def test_gradients_with_graphs_are_named_where_each_step_makes_a_model(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+for _ in range(10):
+    net = nn.Linear(1024, 1024).cuda()
+    net(torch.randn(1024, 1024, device="cuda")).pow(2).mean().backward(create_graph=True)
+    sum(parameter.grad.pow(2).sum() for parameter in net.parameters()).backward()
+""")
+    holder = found(dry)["reference cycles", "torch.autograd.grad"]["holder"]
+    assert holder["kind"] == "gradient cycle" and holder["held_bytes"] >= 3 * (8 << 20)
+
+
+def test_the_frame_that_an_exception_keeps_is_named(tmp_path):
+    """The program tries again inside of the except block, where the failed step's variables are still there."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
+def attempt(batch):
+    output = net(torch.randn(batch, 1024, device="cuda"))
+    return torch.empty(batch, 50_000, dtype=torch.uint8, device="cuda")
+try:
+    attempt(20_000)
+except torch.cuda.OutOfMemoryError:
+    attempt(1000)
+""", "--device", "sim:h100:1GiB")
+    holder = found(dry)["kept by a traceback", "leave the except block"]["holder"]
+    assert (holder["kind"], holder["name"], holder["line"]) == ("traceback", "frame of attempt", 7)
+    assert holder["held_bytes"] > 600 << 20

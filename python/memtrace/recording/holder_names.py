@@ -14,33 +14,46 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
+import threading
 import types
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
 LEVELS = 6  # of containers and objects around a tensor
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+UNCHANGEABLE = (tuple, frozenset, functools.partial)  # from which nothing can be removed, but they can
 FunctionCache = type(functools.lru_cache()(len))  # what functools.lru_cache returns; it refers to its results
 SUSPENDED = (types.GeneratorType, types.CoroutineType)
+LIBRARIES = {os.path.realpath(folder) for folder in (os.path.dirname(os.path.dirname(torch.__file__)), *(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))}
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Reference(NamedTuple):
+    """What refers to a tensor, or to a tuple with it: a container, an object with attributes, or the frame of a function that an
+    exception has left."""
+
+    referrer: Any
+    target: int  # id of the tensor or tuple
 
 
 @dataclasses.dataclass
 class Holder:
     """A name from which tensors can be reached. `owner` is a function, a module or a class."""
 
-    kind: str  # variable, attribute, closure or cycle
+    kind: str  # variable, attribute, closure, traceback, cycle or gradient cycle
     name: str
     owner: str
     file: str
     line: int
     blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
     devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
-    containers: list[Any] = dataclasses.field(default_factory=list)  # that would be cleared to free them
+    references: list[Reference] = dataclasses.field(default_factory=list)  # that would be removed to free them
     tensors: list[weakref.ref[torch.Tensor]] = dataclasses.field(default_factory=list)  # with a graph, which would be detached
     nodes: set[int] = dataclasses.field(default_factory=set)  # numbers of the nodes of autograd's graph that computed the tensors
     is_chain: bool = False  # each value is computed from the one before, so the graph of every iteration is kept
@@ -60,11 +73,19 @@ class Holder:
 
     def kind_of(self, held: int) -> str:
         """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
-        if self.kind == "cycle":
+        if self.kind in ("cycle", "gradient cycle", "traceback"):
             return self.kind
+        if self.is_chain:
+            return "chain"
         if self.has_graph and held > self.size:
             return "graph"
         return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind
+
+
+@functools.lru_cache(maxsize=None)
+def is_of_library(file: str) -> bool:
+    """True for a file of Python or of an installed package."""
+    return any(os.path.realpath(file).startswith(folder + os.sep) for folder in LIBRARIES)
 
 
 def is_own(frame: Any) -> bool:
@@ -80,6 +101,11 @@ def frames_from(frame: Any) -> list[Any]:
             found.append(frame)
         frame = frame.f_back
     return found
+
+
+def frames_of_other_threads() -> list[Any]:
+    own = threading.get_ident()
+    return [frame for thread, top in sys._current_frames().items() if thread != own for frame in frames_from(top)]
 
 
 def frames_of_error(error: BaseException) -> list[Any]:
@@ -176,6 +202,14 @@ def attribute_of(owner: Any, name: str) -> Holder:
     return Holder("attribute", f"self.{name}", kind.__qualname__, file, line)
 
 
+def attribute_of_class(owner: type, name: str) -> Holder:
+    module = sys.modules.get(owner.__module__)
+    file = getattr(module, "__file__", None) or ""
+    every = range(1, len(linecache.getlines(file)) + 1)
+    line = line_of(file, every, f".{name}") or line_of(file, every, name)
+    return Holder("attribute", f"{owner.__qualname__}.{name}", owner.__module__, file, line)
+
+
 def function_cache(cache: Any) -> Holder:
     """Returns the results of a function that functools.lru_cache keeps."""
     function = inspect.unwrap(cache)
@@ -190,6 +224,14 @@ def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
     frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
     found = None if frame is None or is_own(frame) else Locals([frame]).holder(value)
     return found if found is not None and found.name != "self" else None
+
+
+def left_frame(frame: Any) -> Optional[Holder]:
+    """Returns the frame of the program that an exception has left, from a frame that it or a library's function called."""
+    for one in frames_from(frame):
+        if not is_of_library(one.f_code.co_filename):
+            return Holder("traceback", f"frame of {one.f_code.co_name}", "", one.f_code.co_filename, one.f_lineno)
+    return None
 
 
 def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
@@ -208,7 +250,8 @@ class Names:
     """The objects from which some objects can be reached, level by level."""
 
     def __init__(self, objects: list[Any], frames: list[Any]) -> None:
-        self.locals = Locals(frames)
+        """Borrows the list of objects, so that it is not taken for a holder."""
+        self.locals = Locals([*frames, *frames_of_other_threads()])
         self.around: dict[int, list[Any]] = {}  # by id of an object: what refers to it
         self.kept = list(objects)  # so that ids stay what they are
         frontier = objects
@@ -225,7 +268,7 @@ class Names:
         own |= {id(value) for value in self.around.values()}
         found = []
         for referrer in gc.get_referrers(*asked) if asked else ():
-            if id(referrer) in own or isinstance(referrer, types.FrameType):
+            if id(referrer) in own or (isinstance(referrer, types.FrameType) and is_own(referrer)):
                 continue
             for one in gc.get_referents(referrer):
                 if id(one) in wanted:
@@ -238,9 +281,20 @@ class Names:
 
     def _ends(self, one: Any) -> bool:
         """True if what refers to an object does not help to name it."""
-        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, FunctionCache, *SUSPENDED)):
+        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, types.FrameType,
+                                                              FunctionCache, *SUSPENDED)):
             return True
         return isinstance(one, dict) and module_of(one) is not None
+
+    def references(self, one: Any) -> Iterator[Reference]:
+        """Yields the references that would be removed to free an object. None if a function that is under way has it in a variable."""
+        if id(one) in self.locals.found:
+            return
+        for referrer in self.around.get(id(one), ()):
+            if isinstance(referrer, UNCHANGEABLE):
+                yield from self.references(referrer)
+            else:
+                yield Reference(referrer, id(one))
 
     def name(self, one: Any, seen: frozenset[int] = frozenset()) -> Optional[Holder]:
         """Returns the name from which an object can be reached; None: there is none within some levels."""
@@ -263,6 +317,8 @@ class Names:
             return local_of_suspended(referrer, one)
         if isinstance(referrer, types.CellType):
             return self._name_of_cell(referrer)
+        if isinstance(referrer, types.FrameType):
+            return left_frame(referrer)
         if isinstance(referrer, dict):
             module = module_of(referrer)
             key = next((key for key, value in referrer.items() if value is one), None)
@@ -270,9 +326,7 @@ class Names:
                 return variable_of_module(module, str(key)) if isinstance(key, str) else None
             owner = self._owner_of(referrer)
             return self._attribute(owner, str(key), seen) if owner is not None else self.name(referrer, seen)
-        if isinstance(referrer, CONTAINERS):
-            return self.name(referrer, seen)
-        if isinstance(referrer, functools.partial):
+        if isinstance(referrer, (*CONTAINERS, functools.partial)):
             return self.name(referrer, seen)
         key = next((key for key, value in fields_of(referrer) if value is one), None)
         return self._attribute(referrer, key, seen) if key is not None else None
@@ -280,17 +334,23 @@ class Names:
     def _owner_of(self, space: dict[Any, Any]) -> Any:
         """Returns the object whose attributes a dict has; None: it is a dict of the program."""
         for referrer in self.around.get(id(space), ()):
-            if not isinstance(referrer, (*CONTAINERS, types.CellType)) and getattr(referrer, "__dict__", None) is space:
+            if isinstance(referrer, (*CONTAINERS, types.CellType)):
+                continue
+            attributes = getattr(referrer, "__dict__", None)
+            if attributes is space or (isinstance(referrer, type) and gc.get_referents(attributes) == [space]):
                 return referrer
         return None
 
     def _attribute(self, owner: Any, name: str, seen: frozenset[int]) -> Holder:
         """Returns the name of an attribute: of a named object, or else of its class."""
+        if isinstance(owner, type):
+            return attribute_of_class(owner, name)
         own = attribute_of(owner, name)
         around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
         if around is None:
             return own
-        return dataclasses.replace(own, name=f"{around.name}.{name}", owner=around.owner)
+        line = around if is_of_library(own.file) else own  # of queue.Queue, the line of the program
+        return dataclasses.replace(line, kind=own.kind, name=f"{around.name}.{name}", owner=around.owner)
 
     def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:
         for cells in gc.get_referrers(cell):

@@ -3,7 +3,7 @@
     census(frames)             names what refers to the tensors of the program, by the frames that are under way
     grown(before, now)         the holders that have more than in an earlier census
     measured_by_fork(holders)  the bytes that would be free without some holders, counted in a child process
-    in_cycles()                what only the garbage collector frees, found in a child process
+    in_cycles()                what is in reference cycles, found in a child process
 
 Searching takes tens of milliseconds for each level of containers, so it is done a few times in a run, at safe points in Python,
 and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: their holders are known.
@@ -16,6 +16,7 @@ import json
 import os
 import select
 import signal
+import types
 import warnings
 import weakref
 from collections import deque
@@ -24,12 +25,11 @@ from typing import Any, Optional
 
 import torch
 
-from .holder_names import FunctionCache, Holder, Names
+from .holder_names import FunctionCache, Holder, Names, Reference, fields_of
 from .labels import start_of
 
 PATIENCE = 20.0  # seconds for a child that counts
 MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
-CLEARED = (list, dict, set, deque, FunctionCache)  # containers from which tensors can be removed
 
 
 # ---- tensors ----
@@ -51,6 +51,10 @@ def known_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> set[int]
     return found
 
 
+def tensors_on_cards() -> list[torch.Tensor]:
+    return [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and start_of(one)]
+
+
 def tensors_to_name() -> list[torch.Tensor]:
     """Returns the tensors on cards whose holders are not known."""
     tensors, modules, optimizers = [], [], []
@@ -64,7 +68,7 @@ def tensors_to_name() -> list[torch.Tensor]:
             optimizers.append(one)
     known = known_tensors(modules, optimizers)
     return [tensor for tensor in tensors if id(tensor) not in known and not isinstance(tensor, torch.nn.Parameter)
-            and tensor.is_cuda and start_of(tensor)]
+            and start_of(tensor)]
 
 
 # ---- census ----
@@ -78,7 +82,7 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
     """Returns the holders of tensors on cards, by name. `frames` are under way; `tensors` None: all whose holders are not known.
     `before`, of an earlier census, is needed to find chains."""
     asked = tensors_to_name() if tensors is None else tensors
-    names = Names(list(asked), frames)
+    names = Names(asked, frames)
     found: Census = {}
     for tensor in asked:
         holder = names.name(tensor)
@@ -93,7 +97,7 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
             holder.nodes.add(tensor.grad_fn._sequence_nr())
             holder.tensors.append(weakref.ref(tensor))
             holder.is_chain |= is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2])
-        holder.containers += [one for one in names.around.get(id(tensor), ()) if isinstance(one, CLEARED)]
+        holder.references += names.references(tensor)
     return found
 
 
@@ -134,27 +138,32 @@ def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
 # ---- how much a holder keeps ----
 
 def release(holder: Holder) -> None:
-    """Removes a holder's tensors from their containers, and detaches them from their graphs. A dict keeps its other values, since it may
-    be the variables of a module or the attributes of an object."""
-    for container in holder.containers:
+    """Removes the references to a holder's tensors, and detaches them from their graphs."""
+    for reference in holder.references:
         with contextlib.suppress(Exception):
-            if isinstance(container, FunctionCache):
-                container.cache_clear()
-            elif isinstance(container, dict):
-                remove_tensors(container, holder.blocks)
-            else:
-                container.clear()
-    for reference in holder.tensors:
+            remove(reference)
+    for weak in holder.tensors:
         with contextlib.suppress(RuntimeError):  # of a view
-            tensor = reference()
+            tensor = weak()
             if tensor is not None:
                 tensor.detach_()
 
 
-def remove_tensors(space: dict[Any, Any], blocks: dict[int, int]) -> None:
-    """Removes the tensors in some blocks, by address, from a dict."""
-    for key in [key for key, value in space.items() if isinstance(value, torch.Tensor) and start_of(value) in blocks]:
-        del space[key]
+def remove(reference: Reference) -> None:
+    """Removes a reference. A dict or an object keeps its other values, since it may be the variables of a module or the model."""
+    referrer, target = reference
+    if isinstance(referrer, FunctionCache):
+        referrer.cache_clear()
+    elif isinstance(referrer, (list, set, deque, types.FrameType)):
+        referrer.clear()
+    elif isinstance(referrer, types.CellType):
+        del referrer.cell_contents
+    elif isinstance(referrer, dict):
+        for key in [key for key, value in referrer.items() if id(value) == target]:
+            del referrer[key]
+    else:
+        for key in [key for key, value in fields_of(referrer) if id(value) == target]:
+            object.__delattr__(referrer, key)
 
 
 @contextlib.contextmanager
@@ -205,7 +214,7 @@ def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
         gc.collect()
         return str(freed_by(release_all, library))
 
-    answer = in_child(count) if all(holder.containers or holder.tensors for holder in found) else None
+    answer = in_child(count) if all(holder.references or holder.tensors for holder in found) else None
     return int(answer) if answer else None
 
 
@@ -217,13 +226,21 @@ def block_of(reference: weakref.ref[torch.Tensor]) -> Optional[tuple[int, int, i
     return None if tensor is None else (start_of(tensor), tensor.untyped_storage().nbytes(), tensor.device.index or 0)
 
 
-def in_cycles(library: Any) -> Optional[tuple[Holder, int]]:
-    """Returns the tensors that only the garbage collector frees, as a holder, and the bytes that it would free."""
-    references = [weakref.ref(tensor) for tensor in tensors_to_name()]
+def drop_gradients_with_graphs() -> None:
+    """Removes gradients that backward(create_graph=True) computed. Their graphs refer to the parameters, and these to them, which the
+    garbage collector does not see."""
+    for tensor in tensors_on_cards():
+        if tensor.is_leaf and tensor.grad is not None and tensor.grad.grad_fn is not None:
+            tensor.grad = None
+
+
+def freed_in_child(kind: str, name: str, work: Callable[[], Any], library: Any) -> Optional[tuple[Holder, int]]:
+    """Returns the tensors that a function and the garbage collector free, as a holder, and the bytes that would be free."""
+    references = [weakref.ref(tensor) for tensor in tensors_on_cards()]
 
     def collect() -> str:
         blocks = [(reference, block_of(reference)) for reference in references]
-        freed = freed_by(lambda: None, library)
+        freed = freed_by(work, library)
         gone = sorted((block for reference, block in blocks if block and reference() is None), key=lambda block: -block[1])
         return json.dumps([freed, gone[:MOST_CYCLE_BLOCKS]])
 
@@ -231,6 +248,15 @@ def in_cycles(library: Any) -> Optional[tuple[Holder, int]]:
     freed, gone = json.loads(answer) if answer else (0, [])
     if not gone:
         return None
-    holder = Holder("cycle", "reference cycles", "", "", 0, {address: size for address, size, _ in gone},
+    holder = Holder(kind, name, "", "", 0, {address: size for address, size, _ in gone},
                     {address: device for address, _, device in gone})
     return holder, freed
+
+
+def in_cycles(library: Any) -> Iterator[tuple[Holder, int]]:
+    """Yields the tensors in reference cycles, as a holder, and the bytes that would be free without the cycles."""
+    for kind, name, work in (("cycle", "reference cycles", gc.collect),
+                             ("gradient cycle", "gradients with a graph", drop_gradients_with_graphs)):
+        found = freed_in_child(kind, name, work, library)
+        if found is not None:
+            yield found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import statistics
 import sys
 import weakref
 from collections import deque
@@ -36,7 +37,8 @@ class Loop:
         self.file, self.line = frame.f_code.co_filename, frame.f_lineno
         self.count = 0
         self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
-        self.census: Optional[dict[Any, Any]] = None  # the sizes of holders; empty: they were compared
+        self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
+        self.is_compared = False  # with those of a later iteration
 
     def visit(self, live: int) -> None:
         self.count += 1
@@ -51,14 +53,17 @@ class Loop:
 
     @property
     def size(self) -> int:
-        """The bytes by which live memory grew in each of these iterations."""
-        return (self.live[-1] - self.live[0]) // self.rises if self.rises > 0 else 0
+        """The bytes by which live memory grew in each of these iterations: the median, since the first may leave a workspace."""
+        return int(statistics.median_low(self._each() or [0]))
 
     @property
     def least_rise(self) -> int:
         """The bytes by which live memory grew in that iteration in which it grew least."""
+        return min(self._each(), default=0)
+
+    def _each(self) -> list[int]:
         live = list(self.live)
-        return min((after - before for before, after in zip(live, live[1:])), default=0)
+        return [after - before for before, after in zip(live, live[1:])]
 
     def is_growing(self) -> bool:
         return self.rises >= RISES and self.size >= LEAST_GROWTH

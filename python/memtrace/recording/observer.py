@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 import torch
@@ -19,6 +19,7 @@ from .not_updated import Gradients, NotUpdated
 from .program_phases import ProgramPhases
 
 FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are compared
+LATER = 1  # so many rises more of training steps: the calls of their model have been compared then
 MOST_SEARCHES = 8  # in a run
 MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 16  # of one holder, the largest
@@ -35,59 +36,81 @@ class Observer:
         self.phases, self.iterations = ProgramPhases(library), Iterations(library, free)
         self.measure = measure
         self.gradients = Gradients()
+        self.steps: Optional[Loop] = None
+        self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
     def begin_forward(self, module: torch.nn.Module) -> Loop:
         """Notes the call of an outermost module."""
         self.phases.begin_forward(module)
+        self._search_traceback()
         loop = self.iterations.begin(module, self.phases.now)
         if self.searches > 0:
             self._search(loop)
+            self.trains_a_model |= loop.census is not None and self.phases.now == "train"
         return loop
+
+    def begin_step(self) -> None:
+        """Notes that a training step begins. Finds the holders of programs that make a model in each step, or call none."""
+        if self.steps is None:
+            self.steps = Loop(caller())
+        self.steps.visit(self.library.memtrace_torch_live())
+        if self.searches > 0 and not self.trains_a_model:
+            self._search(self.steps, LATER)
 
     def before_optimizer(self, optimizer: Any) -> list[NotUpdated]:
         """Returns the modules with gradients that no optimizer uses, in the second step."""
         return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
 
-    def _search(self, loop: Loop) -> None:
-        if loop.census is None and loop.rises == FIRST:
+    def _search_traceback(self) -> None:
+        """Stores what the traceback of an out-of-memory error keeps, if the program calls its model while it handles the error."""
+        error = sys.exc_info()[1]
+        if self.searches > 0 and isinstance(error, torch.OutOfMemoryError):
+            self.searches -= 1
+            found = holders.census(frames_from(caller())).values()
+            self._store_large(one for one in found if one.kind == "traceback")
+
+    def _search(self, loop: Loop, later: int = 0) -> None:
+        if loop.census is None and loop.rises == FIRST + later:
             self.searches -= 1
             loop.census = holders.sizes_of(holders.census(frames_from(caller())))
-        elif loop.census and loop.rises == SECOND:
+        elif loop.census is not None and not loop.is_compared and loop.rises == SECOND + later:
+            loop.is_compared = True
             if self.measure is None or not self._store_cycles(loop):  # before a census, which refers to objects
                 now = holders.census(frames_from(caller()), before=loop.census)
                 found = holders.grown(loop.census, now, loop.size // LEAST_SHARE)
-                self._store([one for one in found if not one.is_chain][:MOST_HOLDERS], loop)
-                self._store_chains([one for one in found if one.is_chain][:MOST_HOLDERS], list(now.values()), loop)
-            loop.census = {}
+                graphs = self._held_by_graphs(now.values(), loop) if any(one.has_graph for one in found) else 0
+                self._store([one for one in found if not one.is_chain][:MOST_HOLDERS], loop, graphs)
+                for chain in [one for one in found if one.is_chain and graphs][:MOST_HOLDERS]:
+                    self._store_one(chain, graphs, loop)
 
-    def _store_chains(self, chains: list[Holder], everything: list[Holder], loop: Loop) -> None:
-        """Stores chains, if all graphs together keep half of what the loop has left: the graph of a sum of losses is empty after
-        backward. One variable alone keeps nothing, since others are computed from it."""
-        kept: Optional[int] = loop.size * loop.rises
-        if chains and self.measure is not None:
-            kept = self.measure([one for one in everything if one.has_graph], self.library)
-        for holder in chains:
-            if kept is not None and kept >= loop.least_rise * loop.rises // 2:
-                self._store_one(holder, kept, loop)
+    def _held_by_graphs(self, everything: Iterable[Holder], loop: Loop) -> int:
+        """Returns what all graphs together keep; 0 if that is less than half of what the loop has left: the graph of a sum of
+        losses is empty after backward. One variable alone keeps nothing where others are computed from it."""
+        held: Optional[int] = loop.size * loop.rises
+        if self.measure is not None:
+            held = self.measure([one for one in everything if one.has_graph], self.library)
+        return held if held is not None and held >= loop.least_rise * loop.rises // 2 else 0
 
     def _store_cycles(self, loop: Loop) -> bool:
-        """Stores reference cycles as the holder, if the garbage collector would free half of what the loop has left. An object in
-        a cycle has attributes, so these would be named otherwise. The first iterations may leave a workspace, too."""
-        found = holders.in_cycles(self.library)
-        if found is None or found[1] < loop.least_rise * loop.rises // 2:
-            return False
-        self._store_one(*found, loop)
-        return True
+        """Stores reference cycles as the holder, if half of what the loop has left would be free without them. An object in a cycle
+        has attributes, so these would be named otherwise. The first iterations may leave a workspace, too."""
+        for holder, held in holders.in_cycles(self.library):
+            if held >= loop.least_rise * loop.rises // 2:
+                self._store_one(holder, held, loop)
+                return True
+        return False
 
-    def _store(self, found: list[Holder], loop: Optional[Loop] = None) -> None:
-        """Stores holders, of a loop if they grow in it. Graphs that are not measured are as large as what the loop has left."""
-        least = loop.size * loop.rises if loop is not None else 0
+    def _store(self, found: list[Holder], loop: Optional[Loop] = None, graphs: int = 0) -> None:
+        """Stores holders, of a loop if they grow in it. `graphs`: what all graphs together keep of that growth, which counts for a
+        holder with graphs that keeps little alone, such as a queue whose tensors the last loss was computed from."""
         for holder in found:
             held = self._measure(holder, found)
             if held is None:
-                held = max(holder.size, least if holder.has_graph else 0)
-            if held > 0:
+                held = max(holder.size, graphs if holder.has_graph else 0)
+            elif loop is not None and holder.has_graph and held < loop.least_rise * loop.rises // 2:
+                held = graphs or held
+            if held > (loop.size * loop.rises // LEAST_SHARE if loop is not None else 0):
                 self._store_one(holder, held, loop)
 
     def _measure(self, holder: Holder, found: list[Holder]) -> Optional[int]:
@@ -109,9 +132,11 @@ class Observer:
 
     def end_out_of_memory(self, error: BaseException) -> None:
         """Stores who held the tensors when memory ended. The frames that the exception left have the variables."""
+        self._store_large(holders.census(frames_of_error(error)).values())
+
+    def _store_large(self, found: Iterable[Holder]) -> None:
         least = self.library.memtrace_torch_live() // LEAST_SHARE
-        found = holders.census(frames_of_error(error))
-        self._store(sorted((one for one in found.values() if one.size >= least), key=lambda one: -one.size))
+        self._store(sorted((one for one in found if one.size >= least), key=lambda one: -one.size))
 
     def note_card(self, device: int) -> None:
         """Stores who holds tensors on a card, as far as that can still be seen when the program ends."""
@@ -151,4 +176,6 @@ class Observer:
         if not tensors:
             return
         self.searches -= 1
-        self._store(list(holders.census(frames_from(sys._getframe(1)), tensors).values()))
+        found = holders.census(frames_from(sys._getframe(1)), tensors)
+        tensors.clear()  # so that only the program refers to them
+        self._store(list(found.values()))

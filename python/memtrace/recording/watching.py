@@ -171,6 +171,11 @@ class Watcher(Labels):
             self.version = Version.of(module)
             self.begin_step()
 
+    def begin_step(self) -> int:
+        if not is_tracing():
+            self.observer.begin_step()
+        return super().begin_step()
+
     def _before_optimizer(self, optimizer: Any) -> None:
         super()._before_optimizer(optimizer)
         for one in self.observer.before_optimizer(optimizer) if optimizer is not None else ():

@@ -22,16 +22,38 @@ static bool is_held_by(const struct mt_holder_row *holder, mt_holder_kind kind)
     return holder != NULL && strcmp(holder->kind, mt_holder_kind_name(kind)) == 0;
 }
 
+/* True of a name such as self.key_cache, past_key_values or self.k. */
+static bool is_named_as_cache(const char *name)
+{
+    static const char *const parts[] = {"cache", "past", "key", "kv"}, *const ends[] = {".k", ".v"};
+    const size_t length = strlen(name), end = strlen(ends[0]);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcasestr(name, parts[i]) != NULL)
+            return true;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (length >= end && strcmp(name + length - end, ends[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Returns the change for a loop that collects tensors. */
 static mt_observed_change change_of_collecting(const char *phase, const struct mt_holder_row *holder)
 {
     static const char cached[] = "lru_cache of ";
     if (strncmp(holder->name, cached, sizeof cached - 1) == 0)
         return MT_OBSERVED_CHANGE_LIMIT_RESULTS;
-    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE))
+    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE) && is_named_as_cache(holder->name))
         return MT_OBSERVED_CHANGE_BOUND_CACHE;
     return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
                                                           : MT_OBSERVED_CHANGE_MOVE_TO_HOST;
+}
+
+/* Returns the change for a loop that keeps graphs. */
+static mt_observed_change change_of_graphs(const char *phase, const struct mt_holder_row *holder)
+{
+    if (!is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
+        return MT_OBSERVED_CHANGE_NO_GRAD;
+    return is_held_by(holder, MT_HOLDER_CHAIN) ? MT_OBSERVED_CHANGE_DETACH_STATE : MT_OBSERVED_CHANGE_DETACH;
 }
 
 /* Adds what a growing loop keeps, by the kind of its holder. */
@@ -44,10 +66,12 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     } else if (is_held_by(holder, MT_HOLDER_CYCLE)) {
         found.kind = MT_OBSERVED_CYCLES;
         found.change = MT_OBSERVED_CHANGE_BREAK_CYCLE;
-    } else if (is_held_by(holder, MT_HOLDER_GRAPH)) {
+    } else if (is_held_by(holder, MT_HOLDER_GRADIENT_CYCLE)) {
+        found.kind = MT_OBSERVED_CYCLES;
+        found.change = MT_OBSERVED_CHANGE_AUTOGRAD_GRAD;
+    } else if (is_held_by(holder, MT_HOLDER_GRAPH) || is_held_by(holder, MT_HOLDER_CHAIN)) {
         found.kind = MT_OBSERVED_KEPT_GRAPHS;
-        found.change =
-            is_phase(found.phase, MT_PROGRAM_PHASE_TRAIN) ? MT_OBSERVED_CHANGE_DETACH : MT_OBSERVED_CHANGE_NO_GRAD;
+        found.change = change_of_graphs(found.phase, holder);
     } else {
         found.kind = MT_OBSERVED_KEPT_TENSORS;
         found.change = change_of_collecting(found.phase, holder);
@@ -69,13 +93,24 @@ static const struct mt_holder_row *holder_in(const struct mt_observations *obser
     return NULL;
 }
 
+/* Returns the holder that keeps most of what grows in loops; NULL: none is known. */
+static const struct mt_holder_row *holder_in_loops(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (observations->holders[i].loop_file[0] != '\0')
+            return &observations->holders[i];
+    return NULL;
+}
+
 /* Returns the holder that keeps most of what grows in a loop; NULL: none is known. Steps have another place than the call of their
- * model, so of them any holder of a training loop counts. */
+ * model, so of them any holder of a training loop counts, or else of another loop: one that acts may be inside of one that learns. */
 static const struct mt_holder_row *holder_of_loop(const struct mt_observations *observations,
                                                   const struct mt_caveat *loop, const char *phase)
 {
-    if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
-        return holder_in(observations, phase);
+    if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN)) {
+        const struct mt_holder_row *found = holder_in(observations, phase);
+        return found != NULL ? found : holder_in_loops(observations);
+    }
     for (size_t i = 0; i < observations->holder_count; i++)
         if (observations->holders[i].loop_line == loop->line &&
             strcmp(observations->holders[i].loop_file, loop->file) == 0)
@@ -159,6 +194,25 @@ static mt_status add_leaks(const struct mt_question *question, struct mt_observa
     return status == MT_USAGE ? MT_OK : status;
 }
 
+/* Adds what exceptions keep, by the holder that keeps most. */
+static void add_traceback(struct mt_observations *out)
+{
+    for (size_t i = 0; i < out->holder_count; i++) {
+        const struct mt_holder_row *holder = &out->holders[i];
+        if (!is_held_by(holder, MT_HOLDER_TRACEBACK))
+            continue;
+        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_TRACEBACK,
+                                                                    .change = MT_OBSERVED_CHANGE_LEAVE_EXCEPT,
+                                                                    .phase = holder->phase,
+                                                                    .bytes = holder->held_bytes,
+                                                                    .full_at = -1,
+                                                                    .file = "",
+                                                                    .taken_at = "",
+                                                                    .holder = holder};
+        return;
+    }
+}
+
 /* Adds a checkpoint that is on the card at the highest moment of loading. */
 static mt_status add_checkpoint(const struct mt_question *question, struct mt_observations *out)
 {
@@ -190,6 +244,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(add_growths(question, out, &trains));
     if (!trains)
         MT_TRY(add_leaks(question, out));
+    add_traceback(out);
     MT_TRY(add_checkpoint(question, out));
     return mt_observations_add_peak(question, out);
 }

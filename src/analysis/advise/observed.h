@@ -13,6 +13,7 @@
     X(KEPT_TENSORS, "kept tensors")         /* a loop keeps tensors */                                                 \
     X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
     X(CYCLES, "reference cycles")           /* a loop leaves objects that only the garbage collector frees */          \
+    X(TRACEBACK, "kept by a traceback")     /* an exception that is handled keeps the frames that it left */           \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
@@ -27,12 +28,15 @@
 #define MT_OBSERVED_CHANGES(X)                                                                                         \
     X(NO_GRAD, "no_grad")                     /* run the loop without gradients */                                     \
     X(DETACH, "detach")                       /* keep values, not tensors with graphs */                               \
+    X(DETACH_STATE, "detach the state")       /* that each iteration passes to the next */                             \
     X(MOVE_TO_HOST, "move to host")           /* move what the loop collects to the host, now and then */              \
     X(EVAL_STEPS, "eval_accumulation_steps")  /* the same by a setting of transformers' Trainer */                     \
     X(BOUND_CACHE, "bound the cache")         /* bound what the loop collects, such as a key-value cache */            \
     X(LIMIT_RESULTS, "lru_cache maxsize")     /* of a function whose results are kept */                               \
     X(CLONE_VIEWS, "clone views")             /* copy the part that is needed */                                       \
     X(BREAK_CYCLE, "break the cycle")         /* or collect garbage in each iteration */                               \
+    X(AUTOGRAD_GRAD, "torch.autograd.grad")   /* in place of backward(create_graph=True) */                            \
+    X(LEAVE_EXCEPT, "leave the except block") /* before another attempt */                                             \
     X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \
     X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
     X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \

@@ -12,9 +12,12 @@
     X(VARIABLE, "variable")   /* a local or global variable */                                                         \
     X(ATTRIBUTE, "attribute") /* of an object */                                                                       \
     X(CLOSURE, "closure")     /* a variable of a function that another function has captured */                        \
+    X(TRACEBACK, "traceback") /* a variable of a function that an exception left, which keeps the function's frame */  \
     X(CYCLE, "cycle")         /* objects that refer to each other, until the garbage collector frees them */           \
-    X(GRAPH, "graph")         /* an autograd graph, which the tensor that is named keeps alive */                      \
-    X(VIEW, "view")           /* a view of a part of the allocation */
+    X(GRADIENT_CYCLE, "gradient cycle") /* parameters and gradients of backward(create_graph=True) */                  \
+    X(GRAPH, "graph")                   /* an autograd graph, which the tensor that is named keeps alive */            \
+    X(CHAIN, "chain") /* a graph that grows: each value of the variable is computed from the value before */           \
+    X(VIEW, "view")   /* a view of a part of the allocation */
 
 #define X(name, text) MT_HOLDER_##name,
 typedef enum mt_holder_kind { MT_HOLDER_KINDS(X) MT_HOLDER_KIND_COUNT } mt_holder_kind;
