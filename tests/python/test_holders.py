@@ -219,7 +219,7 @@ with torch.no_grad():
 """)
     rows = {row["name"]: row for row in answer(dry, "advise")["holders"]}
     assert {"Memory.steps", "results.queue", "found"} == set(rows)
-    assert [rows[name]["line"] for name in ("Memory.steps", "results.queue", "found")] == [7, 8, 16]
+    assert [rows[name]["line"] for name in ("Memory.steps", "results.queue", "found")] == [11, 8, 16]
     assert all(row["held_bytes"] >= 3 * (4 << 20) for row in rows.values())
 
 

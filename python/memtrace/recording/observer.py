@@ -102,15 +102,15 @@ class Observer:
         return False
 
     def _store(self, found: list[Holder], loop: Optional[Loop] = None, graphs: int = 0) -> None:
-        """Stores holders, of a loop if they grow in it. `graphs`: what all graphs together keep of that growth, which counts for a
-        holder with graphs that keeps little alone, such as a queue whose tensors the last loss was computed from."""
-        for holder in found:
-            held = self._measure(holder, found)
-            if held is None:
-                held = max(holder.size, graphs if holder.has_graph else 0)
-            elif loop is not None and holder.has_graph and held < loop.least_rise * loop.rises // 2:
-                held = graphs or held
-            if held > (loop.size * loop.rises // LEAST_SHARE if loop is not None else 0):
+        """Stores holders, of a loop if they grow in it. `graphs`: what all graphs together keep of that growth, which counts for
+        holders with graphs if none keeps as much alone, such as for a queue whose tensors the last loss was computed from."""
+        left = loop.least_rise * loop.rises if loop is not None else 0
+        measured = [self._measure(holder, found) for holder in found]
+        keeps_alone = any(held is not None and held >= left // 2 for held in measured)
+        for holder, held in zip(found, measured):
+            if held is None or (holder.has_graph and not keeps_alone):
+                held = max(holder.size, held or 0, graphs if holder.has_graph else 0)
+            if held > left // LEAST_SHARE:
                 self._store_one(holder, held, loop)
 
     def _measure(self, holder: Holder, found: list[Holder]) -> Optional[int]:
