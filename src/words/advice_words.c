@@ -76,6 +76,7 @@ static const struct mt_field finding_fields[] = {
     MT_NAME(ROW, finding.place, "place", NULL, NULL),
     MT_NAME(ROW, finding.taken_at, "allocated_at", NULL,
             "the line of the program that allocated the largest; null: not recorded"),
+    MT_ROW_OR_NULL(ROW, finding.holder, "holder", &mt_holder_type, "of the largest; null: not known"),
     MT_COUNT(ROW, finding.blocks, "blocks", NULL, "that have them; of fragmentation, free pieces"),
     MT_SHOWN(POSITIVE, int64_t, ROW, known_blocks, "known_blocks", "blocks"),
     MT_BYTES(ROW, finding.bytes, "bytes", "bytes", "wasted at the peak or, if nothing is then, when most is"),

@@ -76,7 +76,12 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
         mt_text_add(out, ", at ");
         mt_text_add_visible(out, finding->taken_at);
     }
-    mt_text_add(out, ").");
+    mt_text_add(out, ")");
+    if (finding->holder != NULL) {
+        mt_text_add(out, ": ");
+        mt_holder_add(finding->holder, out);
+    }
+    mt_text_add(out, ".");
 }
 
 /* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of

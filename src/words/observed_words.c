@@ -246,13 +246,23 @@ static bool is_printed(const struct mt_observations *observations, size_t index)
     return false;
 }
 
+/* True if a holder is worth a line of its own: it grows, or memory ended, or is on another card. Others are named with what they
+ * are the holders of. */
+static bool counts_alone(const struct mt_observations *observations, const struct mt_holder_row *holder)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].kind == MT_OBSERVED_OTHER_CARD)
+            return true;
+    return holder->loop_file[0] != '\0' || observations->ran_out;
+}
+
 /* Prints the holders that no observation is about. */
 static void print_others(const struct mt_observations *observations, const struct mt_screen *screen)
 {
     size_t printed = 0;
     for (size_t i = 0; i < observations->holder_count && printed < MOST_HOLDERS; i++) {
         struct mt_text line = {0};
-        if (is_printed(observations, i))
+        if (is_printed(observations, i) || !counts_alone(observations, &observations->holders[i]))
             continue;
         if (printed++ == 0 && observations->count > 0)
             mt_screen_gap(screen);

@@ -119,10 +119,12 @@ def frames_of_error(error: BaseException) -> list[Any]:
 
 
 def line_of(file: str, lines: Iterable[int], name: str) -> int:
-    """Returns the line that adds something to a name, or else that sets it; 0: there is none. ".name": an attribute."""
+    """Returns the line that adds something to a name, or else that computes it from itself, or sets it; 0: there is none. ".name": an
+    attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
     several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
-    for pattern in (rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)", rf"{word}(=(?!=)|:)", several):
+    added = rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)"
+    for pattern in (added, rf"{several}.*{word}\b", rf"{word}(=(?!=)|:)", several):
         for line in lines:
             if re.search(pattern, linecache.getline(file, line)):
                 return line

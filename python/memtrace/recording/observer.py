@@ -4,6 +4,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
@@ -22,7 +23,8 @@ FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are com
 LATER = 1  # so many rises more of training steps: the calls of their model have been compared then
 MOST_SEARCHES = 8  # in a run
 MOST_HOLDERS = 3  # of one loop
-MOST_BLOCKS = 16  # of one holder, the largest
+MOST_BLOCKS = 64  # of one holder, the largest
+KEPT_FROM, KEPT_TO = 2, 3  # tensors that are there when both of these steps begin are kept, and their holders are named
 LEAST_SHARE = 100  # this part of what grows, or of the live bytes when memory ends, is worth a holder
 
 
@@ -37,6 +39,7 @@ class Observer:
         self.measure = measure
         self.gradients = Gradients()
         self.steps: Optional[Loop] = None
+        self.kept: list[weakref.ref[torch.Tensor]] = []
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
@@ -55,12 +58,25 @@ class Observer:
         if self.steps is None:
             self.steps = Loop(caller())
         self.steps.visit(self.library.memtrace_torch_live())
+        if self.searches > 0:
+            self._search_kept(self.steps.count)
         if self.searches > 0 and not self.trains_a_model:
             self._search(self.steps, LATER)
 
     def before_optimizer(self, optimizer: Any) -> list[NotUpdated]:
         """Returns the modules with gradients that no optimizer uses, in the second step."""
         return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
+
+    def _search_kept(self, step: int) -> None:
+        """Stores who holds tensors that live through a step, such as a checkpoint or an average of the weights."""
+        if step == KEPT_FROM:
+            self.kept = [weakref.ref(tensor) for tensor in holders.tensors_to_name()]
+        elif step == KEPT_TO:
+            tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
+            least = self.library.memtrace_torch_live() // LEAST_SHARE
+            for holder in holders.census(frames_from(caller()), tensors).values():
+                if holder.size >= least:
+                    self._store_one(holder, holder.size, None)
 
     def _search_traceback(self) -> None:
         """Stores what the traceback of an out-of-memory error keeps, if the program calls its model while it handles the error."""

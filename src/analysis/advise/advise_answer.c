@@ -123,6 +123,23 @@ static mt_status find_lines_of_findings(const struct mt_question *question, stru
     return status;
 }
 
+/* Sets who holds what the findings are about: one of the holders of the observations. */
+static mt_status find_holders_of_findings(const struct mt_question *question, const struct mt_observations *known,
+                                          struct mt_advice *advice)
+{
+    int64_t *events = mt_host_alloc((advice->count + 1) * sizeof *events);
+    const struct mt_holder_row **found = mt_host_alloc((advice->count + 1) * sizeof *found);
+    for (size_t i = 0; i < advice->count; i++)
+        events[i] = advice->findings[i].event;
+    mt_status status = mt_trace_holders_of(question->trace, question->run, known->holders, known->holder_count, events,
+                                           advice->count, found);
+    for (size_t i = 0; i < advice->count && status == MT_OK; i++)
+        advice->findings[i].holder = found[i];
+    free(events);
+    free(found);
+    return status;
+}
+
 mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                 mt_advice_extent extent, size_t limit, struct mt_advice_answer *out)
 {
@@ -137,6 +154,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
         MT_TRY(find_lines(question, &out->lines));
         MT_TRY(find_lines_of_findings(question, &out->advice));
         MT_TRY(mt_observations_load(question, &out->observations));
+        MT_TRY(find_holders_of_findings(question, &out->observations, &out->advice));
     }
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
         return mt_program_changes_create(&out->material.input, &out->changes);

@@ -9,6 +9,7 @@
 #include "analysis/replay.h"
 #include "base/label.h"
 
+struct mt_holder_row;
 struct mt_window;
 struct mt_cut_list;
 
@@ -119,12 +120,13 @@ struct mt_finding {
     mt_pattern pattern;
     const char *category, *role, *op, *phase, *place; /* of its blocks; "" where they differ */
     const char
-        *taken_at;   /* the line of the program that allocated the largest of them: "train.py:7"; "": not recorded */
-    int64_t event;   /* that allocated it; 0: of fragmentation */
-    uint64_t bytes;  /* wasted at the run's peak or, if nothing is wasted then, when most is; requested */
-    uint64_t blocks; /* the number of blocks that have them; of fragmentation, of free pieces */
-    int64_t events;  /* the median of the events for which each block is wasted */
-    uint64_t ns;     /* the same in time */
+        *taken_at; /* the line of the program that allocated the largest of them: "train.py:7"; "": not recorded */
+    const struct mt_holder_row *holder; /* of the largest of them; NULL: not known */
+    int64_t event;                      /* that allocated it; 0: of fragmentation */
+    uint64_t bytes;        /* wasted at the run's peak or, if nothing is wasted then, when most is; requested */
+    uint64_t blocks;       /* the number of blocks that have them; of fragmentation, of free pieces */
+    int64_t events;        /* the median of the events for which each block is wasted */
+    uint64_t ns;           /* the same in time */
     uint64_t total_blocks; /* all that are wasted at some time */
     double byte_seconds;   /* sum of bytes times seconds wasted */
     uint64_t claim_bytes;  /* the peak of requested bytes without the waste */

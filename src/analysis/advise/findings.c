@@ -186,6 +186,7 @@ static mt_status make_finding(struct adviser *adviser, struct mt_candidate *cand
 {
     *out = candidate->finding;
     out->taken_at = "";
+    out->holder = NULL;
     out->total_blocks = count_blocks(candidate);
     out->byte_seconds = candidate->byte_seconds;
     out->claim_bytes = candidate->usage.peak_bytes;

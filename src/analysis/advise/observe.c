@@ -213,6 +213,16 @@ static void add_traceback(struct mt_observations *out)
     }
 }
 
+/* Returns the holder that keeps most of what that line loaded; NULL: none is known. */
+static const struct mt_holder_row *holder_of_loaded(const struct mt_observations *observations,
+                                                    const struct mt_loaded_row *loaded)
+{
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (strcmp(observations->holders[i].taken_at, loaded->taken_at) == 0)
+            return &observations->holders[i];
+    return NULL;
+}
+
 /* Adds a checkpoint that is on the card at the highest moment of loading. */
 static mt_status add_checkpoint(const struct mt_question *question, struct mt_observations *out)
 {
@@ -230,7 +240,7 @@ static mt_status add_checkpoint(const struct mt_question *question, struct mt_ob
                                                                         .full_at = -1,
                                                                         .file = "",
                                                                         .taken_at = loaded.taken_at,
-                                                                        .holder = holder_in(out, load)};
+                                                                        .holder = holder_of_loaded(out, &loaded)};
     }
     return MT_OK;
 }
@@ -238,7 +248,7 @@ static mt_status add_checkpoint(const struct mt_question *question, struct mt_ob
 mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out)
 {
     bool trains = false;
-    *out = (struct mt_observations){0};
+    *out = (struct mt_observations){.ran_out = mt_run_is(question->run, MT_RUN_OOM)};
     MT_TRY(mt_trace_holders(question->trace, question->run, &out->holders, &out->holder_count));
     MT_TRY(mt_trace_program_phases(question->trace, question->run, &out->phases, &out->phase_count));
     MT_TRY(add_growths(question, out, &trains));

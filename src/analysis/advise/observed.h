@@ -74,6 +74,7 @@ struct mt_observations {
     size_t count;
     struct mt_holder_row *holders; /* all, also those without an observation; the most bytes first */
     size_t holder_count;
+    bool ran_out; /* the run ended out of memory, so holders of what was live then are known */
     struct mt_program_phase_row *phases;
     size_t phase_count;
 };

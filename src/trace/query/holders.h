@@ -21,6 +21,12 @@ struct mt_holder_row {
 mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row **out_rows,
                            size_t *out_count);
 
+/* Sets out[i] to that one of `holders`, all of the run, which has the block that events[i] allocated; NULL: its holder is not
+ * known. Of several, the last that was found. */
+mt_status mt_trace_holders_of(struct mt_trace *trace, const struct mt_run *run, const struct mt_holder_row *holders,
+                              size_t holder_count, const int64_t *events, size_t count,
+                              const struct mt_holder_row **out);
+
 /* What a checkpoint holds on the card at one moment. */
 struct mt_loaded_row {
     uint64_t bytes, blocks; /* allocated */

@@ -60,6 +60,33 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
+/* Returns the holder of that name and place; NULL: none. */
+static const struct mt_holder_row *find_holder(const struct mt_holder_row *holders, size_t count, const char *name,
+                                               const char *owner, const char *file, int64_t line)
+{
+    for (size_t i = 0; i < count; i++)
+        if (holders[i].line == line && strcmp(holders[i].name, name) == 0 && strcmp(holders[i].owner, owner) == 0 &&
+            strcmp(holders[i].file, file) == 0)
+            return &holders[i];
+    return NULL;
+}
+
+mt_status mt_trace_holders_of(struct mt_trace *trace, const struct mt_run *run, const struct mt_holder_row *holders,
+                              size_t holder_count, const int64_t *events, size_t count,
+                              const struct mt_holder_row **out)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        out[i] = NULL;
+        MT_EACH_ROW (row, status, trace->database,
+                     "SELECT name, owner, file, line FROM holder WHERE run = ?1 AND allocation = ?2 ORDER BY id",
+                     MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(events[i]))
+            out[i] = find_holder(holders, holder_count, mt_query_text(trace, row, 0), mt_query_text(trace, row, 1),
+                                 mt_query_text(trace, row, 2), mt_statement_integer(row, 3));
+    }
+    return status;
+}
+
 /* ---- checkpoints ---- */
 
 static bool ends_with(const char *text, const char *end)
