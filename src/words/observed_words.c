@@ -142,6 +142,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
         [MT_OBSERVED_BUCKETS] = "are DDP's gradient buckets, next to gradients of the same size",
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
+        [MT_OBSERVED_SCORES] = "are attention scores and what is computed from them, kept for backward",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
         [MT_OBSERVED_FOREACH] = "are lists of tensors that the optimizer's foreach functions allocate",
     };
@@ -220,6 +221,8 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",
         [MT_OBSERVED_CHANGE_CHECKPOINT_EACH] = "call torch.utils.checkpoint.checkpoint(block, input, "
                                                "use_reentrant=False) for each block, not once for all",
+        [MT_OBSERVED_CHANGE_SDPA] = "torch.nn.functional.scaled_dot_product_attention, which keeps no scores (of "
+                                    "transformers, attn_implementation=\"sdpa\")",
         [MT_OBSERVED_CHANGE_NO_LORA_DROPOUT] = "model.gradient_checkpointing_enable(), or lora_dropout=0",
         [MT_OBSERVED_CHANGE_FUSED] = "the optimizer's fused=True, or foreach=False",
     };

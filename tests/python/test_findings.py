@@ -9,6 +9,7 @@ import textwrap
 import pytest
 import torch
 from memtrace._library import find_program
+from memtrace.recording.not_updated import NotUpdated, merged
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
@@ -164,6 +165,34 @@ def test_gaps_between_blocks_are_mended_by_expandable_segments(tmp_path):
     assert answer["findings"][0]["pattern"] == "fragmentation"
     assert answer["findings"][0]["hint"].endswith("expandable_segments:True")
     assert answer["observations"] == []
+
+
+def test_scores_of_attention_are_found_with_their_line(tmp_path):
+    program = """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(256, 3 * 256)
+    def forward(self, x):
+        q, k, v = self.qkv(x).view(2, 1024, 3, 8, 32).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-2, -1)).softmax(-1) @ v).transpose(1, 2).flatten(2)
+net = nn.Sequential(Attention(), Attention()).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(3):
+    net(torch.randn(2, 1024, 256, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+    found = by_change(advise(tmp_path, program))["scaled_dot_product_attention"]
+    assert found["bytes"] >= 2 * 8 * 1024 * 1024 * 4 and found["allocated_at"] == line_of(program, "softmax")
+
+
+def test_layers_that_differ_in_their_number_are_one_row():
+    rows = [NotUpdated(f"net.layers.{layer}.base", "lora.py", 3, 2, 10) for layer in range(8)]
+    teacher = NotUpdated("teachers.0", "lora.py", 5, 1, 7)
+    assert list(merged([*rows, teacher])) == [NotUpdated("net.layers.*.base", "lora.py", 3, 16, 80), teacher]
 
 
 def test_gradients_that_no_optimizer_uses_are_found_with_the_variable_of_the_module(tmp_path):

@@ -3,8 +3,9 @@ activations are kept for them."""
 from __future__ import annotations
 
 import gc
+import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -44,7 +45,7 @@ class Gradients:
         without = without_optimizer(modules, optimizers)
         if step == SECOND:
             unchanged = {number for number, one in without.items() if self.versions.get(number) == one._version}
-            return list(described(modules, unchanged, frames))
+            return list(merged(described(modules, unchanged, frames)))
         self.versions.update({number: one._version for number, one in without.items()})
         return []
 
@@ -62,6 +63,16 @@ def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, to
         return {}
     return {number: one for number, one in parameters.items() if number not in updated and one.grad is not None
             and one.grad.is_cuda and one.grad.layout == torch.strided}
+
+
+def merged(found: Iterable[NotUpdated]) -> Iterator[NotUpdated]:
+    """Yields one row for modules whose paths differ in numbers only, as of the base layers of LoRA: "net.layers.*.base"."""
+    alike: dict[tuple[str, str, int], list[NotUpdated]] = {}
+    for one in found:
+        alike.setdefault((re.sub(r"\.\d+(?=\.|$)", ".*", one.name), one.file, one.line), []).append(one)
+    for key, group in alike.items():
+        yield group[0] if len(group) == 1 else NotUpdated(
+            *key, sum(one.parameters for one in group), sum(one.size for one in group))
 
 
 def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Iterator[NotUpdated]:

@@ -21,6 +21,7 @@
     X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
     X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
     X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
+    X(SCORES, "attention scores")           /* a value for each pair of positions, kept for backward */                \
     X(LORA_DROPOUT, "dropout of LoRA")      /* keeps a copy of the input of each adapted layer */                      \
     X(FOREACH, "foreach temporaries")       /* an optimizer computes lists of tensors, each as large as the weights */
 
@@ -44,7 +45,8 @@
     X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
     X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
-    X(NO_LORA_DROPOUT, "lora_dropout=0") /* or checkpointing of the layers */                                          \
+    X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \
+    X(NO_LORA_DROPOUT, "lora_dropout=0")    /* or checkpointing of the layers */                                       \
     X(FUSED, "fused or foreach=False")
 
 #define X(kind, ...) MT_OBSERVED_##kind,

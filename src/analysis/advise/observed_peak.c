@@ -58,6 +58,24 @@ static bool is_dropout_of_lora(const struct mt_label_row *label)
     return strstr(label->span, "lora_dropout") != NULL;
 }
 
+/* True for a shape whose last two lengths are equal and not small: "2,12,2048,2048". */
+static bool is_square(const char *shape)
+{
+    enum { LEAST_LENGTH = 256 };
+    const char *last = strrchr(shape, ','), *before = last;
+    while (before != NULL && before > shape && before[-1] != ',')
+        before--;
+    return last != NULL && before > shape && atoll(before) == atoll(last + 1) && atoll(before) >= LEAST_LENGTH;
+}
+
+/* True for the scores of attention that a program computes step by step, of each pair of positions. */
+static bool is_scores(const struct mt_label_row *label)
+{
+    const bool is_of_attention =
+        strcmp(label->category, mt_category_name(MT_CATEGORY_ATTN)) == 0 || strstr(label->op, "bmm") != NULL;
+    return is_of_attention && is_role(label, MT_ROLE_ACTIVATION) && is_square(label->shape);
+}
+
 static bool is_list_of_optimizer(const struct mt_label_row *label)
 {
     return begins_with(label->op, "aten::_foreach_") && is_in_phase(label, MT_PHASE_OPTIMIZER) &&
@@ -148,6 +166,7 @@ static mt_status add_all(const struct mt_question *question, const struct peak *
                out));
     MT_TRY(add_buckets(question, peak, out));
     MT_TRY(add_recomputed(question, peak, out));
+    MT_TRY(add(question, peak, sum_of(peak, is_scores), MT_OBSERVED_SCORES, MT_OBSERVED_CHANGE_SDPA, out));
     MT_TRY(add(question, peak, sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
                MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
     return add(question, peak, sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH, MT_OBSERVED_CHANGE_FUSED, out);

@@ -1,5 +1,5 @@
 /* What the blocks at the peak show of how a PyTorch program is set up, by their labels: weights that FSDP gathers all at once,
- * DDP's buckets next to gradients, a checkpointed segment over many layers, copies of LoRA's dropout, lists of an optimizer. */
+ * DDP's buckets next to gradients, a checkpointed segment over many layers, attention scores, copies of LoRA's dropout, lists of an optimizer. */
 #pragma once
 
 #include "analysis/advise/observed.h"
