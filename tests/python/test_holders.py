@@ -211,19 +211,25 @@ for _ in range(8):
 def test_tensors_in_tuples_queues_classes_and_variables_are_named_and_counted(tmp_path):
     dry = Dry(tmp_path)
     dry.run("""
-import collections, queue
+import collections, dataclasses, queue
 import torch
 from torch import nn
 Step = collections.namedtuple("Step", "state reward")
 class Memory:
     steps = collections.deque(maxlen=1000)
-results = queue.Queue()
+@dataclasses.dataclass
+class Record:
+    value: torch.Tensor
+results, records = queue.Queue(), []
 def remember(net):
     for _ in range(10):
         Memory.steps.append(Step(net(torch.randn(1024, 1024, device="cuda")), 0))
 def log(net):
     for step in range(10):
         results.put((step, net(torch.randn(1024, 1024, device="cuda"))))
+def record(net):
+    for _ in range(10):
+        records.append(Record(net(torch.randn(1024, 1024, device="cuda"))))
 def gather(net):
     found = torch.empty(0, 1024, device="cuda")
     for _ in range(10):
@@ -232,11 +238,12 @@ with torch.no_grad():
     net = nn.Linear(1024, 1024).cuda()
     remember(net)
     log(net)
+    record(net)
     gather(net)
 """)
     rows = {row["name"]: row for row in answer(dry, "advise")["holders"]}
-    assert {"Memory.steps", "results.queue", "found"} == set(rows)
-    assert [rows[name]["line"] for name in ("Memory.steps", "results.queue", "found")] == [11, 8, 18]
+    assert {name: row["line"] for name, row in rows.items()} == {
+        "Memory.steps": 14, "results.queue": 11, "records.value": 11, "found": 24}
     assert all(row["held_bytes"] >= 3 * (4 << 20) for row in rows.values())
 
 

@@ -351,7 +351,7 @@ class Names:
         around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
         if around is None:
             return own
-        line = around if is_of_library(own.file) else own  # of queue.Queue, the line of the program
+        line = around if is_of_library(own.file) or own.line == 0 else own  # of queue.Queue or a dataclass, the line of its holder
         return dataclasses.replace(line, kind=own.kind, name=f"{around.name}.{name}", owner=around.owner)
 
     def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:

@@ -151,11 +151,20 @@ static mt_status add_buckets(const struct mt_question *question, const struct pe
     return add(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
 }
 
+static bool has_cycles(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].kind == MT_OBSERVED_CYCLES)
+            return true;
+    return false;
+}
+
+/* Adds what a segment over many layers computes again. Cycles may keep as much of segments of one layer each. */
 static mt_status add_recomputed(const struct mt_question *question, const struct peak *peak,
                                 struct mt_observations *out)
 {
     const struct sum sum = sum_of(peak, is_recomputed);
-    if (!spans_layers(sum.layers))
+    if (!spans_layers(sum.layers) || has_cycles(out))
         return MT_OK;
     return add(question, peak, sum, MT_OBSERVED_ONE_SEGMENT, MT_OBSERVED_CHANGE_CHECKPOINT_EACH, out);
 }
