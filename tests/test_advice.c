@@ -241,6 +241,28 @@ static void what_every_step_leaves_behind_is_found(void **state)
     free(story);
 }
 
+/* Checks that what a program's forward pass saved is not freed late if memory runs out in it, although the exception frees it and
+ * ends the phase and the step. */
+static void what_an_exception_frees_was_not_freed_late(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_mark(story, MT_EVENT_STEP_BEGIN, 0);
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+    size_t block = story_take(story, SAVED, 100 * MIB);
+    story_write(story, block);
+    story_read(story, block);
+    something_else(story, 300 * MIB);
+    story_mark(story, MT_EVENT_OOM, 500 * MIB);
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_INIT);
+    story_give(story, block);
+    story_mark(story, MT_EVENT_STEP_END, 0);
+    struct mt_advice advice = advise(story);
+    assert_null(find(&advice, MT_PATTERN_LATE_FREE));
+    mt_advice_release(&advice);
+    free(story);
+}
+
 /* Checks that a block which is live when memory runs out is idle, and not freed late: it was still to be used. */
 static void what_is_there_when_memory_runs_out_is_idle(void **state)
 {
@@ -330,6 +352,7 @@ int main(void)
         cmocka_unit_test(gradients_that_are_added_to_are_not_wasted),
         cmocka_unit_test(a_pause_comes_again_in_every_step),
         cmocka_unit_test(what_every_step_leaves_behind_is_found),
+        cmocka_unit_test(what_an_exception_frees_was_not_freed_late),
         cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),
         cmocka_unit_test(holes_and_idle_segments_are_told_apart),
         cmocka_unit_test(memory_that_was_given_back_is_no_hole),

@@ -165,22 +165,6 @@ static void begin_phase(struct mt_window *window, const struct mt_mark_row *mark
         step->optimizer = mark->event;
 }
 
-static void read_marks(struct mt_window *window)
-{
-    mt_phase phase = MT_PHASE_INIT;
-    for (size_t i = 0; i < window->input->mark_count; i++) {
-        const struct mt_mark_row *mark = &window->input->marks[i];
-        if (mark->kind == MT_EVENT_STEP_BEGIN)
-            begin_step(window, mark, phase);
-        if (mark->kind == MT_EVENT_STEP_END)
-            end_step(window, mark);
-        if (mark->kind == MT_EVENT_PHASE) {
-            phase = (mt_phase)mark->value;
-            begin_phase(window, mark);
-        }
-    }
-}
-
 /* Returns the event of the last refused request, if nothing was allocated after it; 0 if there is none. */
 static int64_t final_refusal(const struct mt_advice_input *input)
 {
@@ -190,6 +174,26 @@ static int64_t final_refusal(const struct mt_advice_input *input)
             refusal = input->marks[i].event;
     bool went_on = input->block_count > 0 && input->blocks[input->block_count - 1].alloc_event > refusal;
     return went_on ? 0 : refusal;
+}
+
+/* Marks after the final refusal are of a program that fails: its step and phase end before they are complete. */
+static void read_marks(struct mt_window *window)
+{
+    const int64_t refusal = final_refusal(window->input);
+    mt_phase phase = MT_PHASE_INIT;
+    for (size_t i = 0; i < window->input->mark_count; i++) {
+        const struct mt_mark_row *mark = &window->input->marks[i];
+        if (refusal != 0 && mark->event > refusal)
+            break;
+        if (mark->kind == MT_EVENT_STEP_BEGIN)
+            begin_step(window, mark, phase);
+        if (mark->kind == MT_EVENT_STEP_END)
+            end_step(window, mark);
+        if (mark->kind == MT_EVENT_PHASE) {
+            phase = (mt_phase)mark->value;
+            begin_phase(window, mark);
+        }
+    }
 }
 
 /* A run ends with its last step. One that did not complete it ends where memory ran out, or with the window. */
