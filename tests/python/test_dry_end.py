@@ -472,3 +472,68 @@ outputs.clear()
 """)
     assert "live memory grows: 1.00 MiB an iteration (program.py:19)\n" in said.stderr
     assert said.stderr.splitlines()[-1].endswith(" free")
+
+
+SWEEP = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+def make(width):
+    net = torch.nn.Linear(256, width).cuda()
+    return net, torch.optim.Adam(net.parameters())
+def step(net, optimizer, x):
+    net(x.cuda()).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RANGE = """
+def main(width):
+    net, optimizer = make(width)
+    for n in range(1000):
+        step(net, optimizer, torch.randn(64, 256))
+    return width
+"""
+LOADER = """
+def main(width):
+    net, optimizer = make(width)
+    loader = DataLoader(TensorDataset(torch.randn(6400, 256)), batch_size=64)
+    for epoch in range(20):
+        for (x,) in loader:
+            step(net, optimizer, x)
+    return width
+"""
+
+
+@pytest.mark.parametrize("main", [RANGE, LOADER])
+@pytest.mark.parametrize("calls", ["for width in WIDTHS:\n    main(width)\n", "print([main(width) for width in WIDTHS])\n"])
+def test_a_sweep_runs_each_setting_that_makes_other_requests(dry, main, calls):
+    dry.run(SWEEP + main + calls.replace("WIDTHS", "(512, 1024, 8192)"))
+    assert peak(dry) > 3 * 8192 * 257 * 4  # weights, gradients and states of the last setting
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 80
+
+
+def test_a_sweep_ends_once_it_repeats_itself_and_says_so(dry):
+    dry.run(SWEEP + LOADER + "for seed in range(100):\n    main(512)\n")
+    assert last(dry, "ended_by") == "settled"
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 80
+    assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("further iterations", 19)]
+
+
+def test_a_sweep_that_can_t_be_continued_is_named(dry):
+    dry.run(SWEEP + """
+for width in (512, 8192):
+    net, optimizer = make(width)
+    for n in range(1000):
+        step(net, optimizer, torch.randn(64, 256))
+""")
+    assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("further iterations", 12)]
+
+
+def test_epochs_over_a_range_are_no_sweep(dry):
+    said = dry.run(NET + """
+for epoch in range(100):
+    for n in range(1000):
+        train(torch.randn(64, 256))
+    print(epoch)
+""")
+    assert said.stdout == "0\n1\n"
+    assert caveats(dry, "not_run") == []

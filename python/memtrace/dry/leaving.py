@@ -12,14 +12,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Optional, Union
 
-from .coverage import scope_of
-from .places import frames_of_user
+import torch
+
+from .coverage import Call, scope_of
+from .places import Place, frames_of_user
 
 LOOPS = (ast.For, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # loops that can't be left
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+MADE = (torch.nn.Module, torch.optim.Optimizer)
 MOST_LEFT = 2  # times that one loop is left before the loop around it is
 
-Loop = Union[ast.For, ast.While]
+Loop = Union[ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp]
 
 
 def statements_around(body: list[ast.stmt], line: int) -> Iterator[tuple[ast.stmt, Optional[ast.stmt]]]:
@@ -34,35 +38,61 @@ def statements_around(body: list[ast.stmt], line: int) -> Iterator[tuple[ast.stm
             yield from statements_around(handler.body, line)
 
 
-def loops_around(frame: Any) -> list[tuple[Loop, int]]:
-    """Returns the loops of a frame's function that its current line is in, the innermost first, with the line behind each. Loops in
-    `with` and `try` inside of another loop are left out, and so are those that nothing follows."""
+def loops_around(frame: Any) -> list[tuple[Loop, Optional[int]]]:
+    """Returns the loops of a frame's function that its current line is in, the innermost first, with the line behind each; None if
+    nothing follows that could be jumped to."""
     code = frame.f_code
     scope = scope_of(code.co_filename, code.co_name, code.co_firstlineno)
     if scope is None:
         return []
-    return [(statement, behind.lineno) for statement, behind in statements_around(scope.body, frame.f_lineno)
-            if isinstance(statement, LOOPS) and behind is not None and not isinstance(behind, LOOPS)][::-1]
+    loops: list[tuple[Loop, Optional[int]]] = []
+    for statement, behind in statements_around(scope.body, frame.f_lineno):
+        if isinstance(statement, LOOPS):
+            loops.insert(0, (statement, None if behind is None or isinstance(behind, LOOPS) else behind.lineno))
+        elif not hasattr(statement, "body"):
+            loops[:0] = [(node, None) for node in ast.walk(statement) if isinstance(node, COMPREHENSIONS)]
+    return loops
+
+
+def makes_model(nodes: ast.AST, frame: Any) -> bool:
+    """True if code of a frame's function assigns a model or an optimizer to a variable."""
+    names = {name.id for node in ast.walk(nodes) if isinstance(node, ast.Assign)
+             for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return any(isinstance(frame.f_locals.get(name), MADE) for name in names)
+
+
+def unfinished_sweeps() -> Iterator[Call]:
+    """Yields the loops that the program is in whose iterations make models of their own, as "calls" named further iterations."""
+    is_made = False  # by a function that the loop calls
+    for frame in frames_of_user():
+        code = frame.f_code
+        for loop, _ in loops_around(frame):
+            if is_made or makes_model(loop, frame):
+                yield Call("further iterations", Place(code.co_filename, loop.lineno), False, loop.lineno)
+        scope = scope_of(code.co_filename, code.co_name, code.co_firstlineno)
+        is_made = is_made or scope is not None and makes_model(scope, frame)
 
 
 class Leaver:
     """Leaves the loops of one program."""
 
     def __init__(self) -> None:
-        self.left: collections.Counter[tuple[str, int]] = collections.Counter()  # by file and line of the loop
+        self.left: collections.Counter[Place] = collections.Counter()  # by the line of the loop
 
-    def leave(self) -> bool:
-        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often. False if
-        there is none, or if a debugger is at work."""
+    def leave(self, beyond: Optional[Place], kept: int) -> bool:
+        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often. `beyond`: only
+        loops around the one at this line; `kept`: how many of the outermost ones are not left. False if there is none, or if a debugger
+        is at work."""
         if sys.gettrace() is not None:
             return False
-        for frame in frames_of_user():
-            for loop, behind in loops_around(frame):
-                key = frame.f_code.co_filename, loop.lineno
-                if self.left[key] < MOST_LEFT:
-                    self.left[key] += 1
-                    jump_at(frame, loop.lineno, behind)
-                    return True
+        found = [(frame, *loop) for frame in frames_of_user() for loop in loops_around(frame)]
+        places = [Place(frame.f_code.co_filename, loop.lineno) for frame, loop, _ in found]
+        first = places.index(beyond) + 1 if beyond in places else 0
+        for place, (frame, loop, behind) in list(zip(places, found))[first:len(found) - kept]:
+            if behind is not None and self.left[place] < MOST_LEFT:
+                self.left[place] += 1
+                jump_at(frame, loop.lineno, behind)
+                return True
         return False
 
 

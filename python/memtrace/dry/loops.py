@@ -1,8 +1,9 @@
 """Ends the repeated loops of a dry run once they have shown all that they do.
 
 A loop over a loader ends at its next batch, never inside of its body, and the program continues after the loop: it evaluates, saves
-and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (trainers.py). A loop
-over a range can't be left from outside, so there the program ends.
+and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (trainers.py). Other
+loops are left from outside (leaving.py) if a loop around them may train something new, as a sweep does, or if calls behind them did
+not run; else the program ends there.
 """
 from __future__ import annotations
 
@@ -61,6 +62,7 @@ class Pass:
         self.batches = 0
         self.trains = False  # backward ran in it
         self.is_over = False  # it was ended early
+        self.is_judged = False  # it repeated what was seen, and a loop around it is left for that
         self.is_new = False  # its last batch came after the last backward
         self.has_forward = False  # a module was called since the last batch
         self.idle_steps = 0  # since it was asked for a batch
@@ -84,7 +86,8 @@ class Loops:
         self.agreement = Agreement()
         self.loops: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
         self.passes: set[Pass] = set()  # under way; copied before it is walked, since loaders may be read by other threads
-        self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained and showed nothing new
+        self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained, since the last new iteration
+        self.seen: set[int] = set()  # the requests of iterations in which loops settled
         self.shortened: dict[tuple[str, Place], Shortened] = {}
         self.growths: list[Growth] = []
         self.steps = self.side_steps = 0
@@ -104,14 +107,10 @@ class Loops:
             one.has_forward = True
 
     def note_backward(self) -> None:
-        """Notes that the passes which handed out a batch since the last backward train. May end the program, before an epoch that
-        would repeat what was seen."""
+        """Notes that the passes which handed out a batch since the last backward train."""
         for one in tuple(self.passes):
-            if not one.is_new:
-                continue
-            one.is_new, one.trains = False, True
-            if one.batches == 1 and one.place is not None and self.repeated[one.place] >= MOST_PASSES:
-                self.end(ending_of(one.loop.training.state))
+            if one.is_new:
+                one.is_new, one.trains = False, True
 
     def end_step(self) -> None:
         """Judges the step that ended. May end the program."""
@@ -130,10 +129,25 @@ class Loops:
         elif driving:
             for one in driving:
                 self._judge(one.loop.training, iteration)
+                self._leave_epochs(one)
         elif not self._is_warm_up() and self._judge(self.outside, iteration) is not State.RUNNING:
             self.shorten("loop", place_of_user(), self.steps, None, self.outside)
-            if not (self.has_more() and self.leaver.leave()):
-                self.end(ending_of(self.outside.state))
+            self._leave(self.outside)
+            self.outside = Settling()
+
+    def _leave_epochs(self, one: Pass) -> None:
+        """Leaves the loop around a pass once further passes would repeat what was seen."""
+        if (one.is_judged or not one.trains or one.place is None or one.loop.training.state is State.RUNNING
+                or self.repeated[one.place] < MOST_PASSES):
+            return
+        one.is_judged = True
+        self._leave(one.loop.training, one.place)
+
+    def _leave(self, settling: Settling, beyond: Optional[Place] = None) -> None:
+        """Leaves a loop of the program's that trains, one around `beyond` if given. Ends the program if no loop around that one could
+        train something else, and no call behind it is left."""
+        if not self.leaver.leave(beyond, kept=0 if self.has_more() else 1):
+            self.end(ending_of(settling.state))
 
     def _is_warm_up(self) -> bool:
         """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the
@@ -147,7 +161,8 @@ class Loops:
         return self.controlled is not None and self.controlled.state is not State.RUNNING
 
     def _judge(self, settling: Settling, iteration: Iteration) -> State:
-        """Adds a step to a loop. All ranks of a job end a loop at the same step."""
+        """Adds a step to a loop. All ranks of a job end a loop at the same step. A loop
+        that settles in a way not seen before, as with another model, has its loops around it run as often as the first."""
         if settling.state is not State.RUNNING:
             return settling.state
         settling.add(iteration)
@@ -156,6 +171,10 @@ class Loops:
             settling.state = State.RUNNING
         elif settling.state is State.RUNNING:  # the first rank had seen enough
             settling.state = State.SETTLED
+        if settling.state is State.SETTLED and iteration.requests not in self.seen:
+            self.seen.add(iteration.requests)
+            self.repeated.clear()
+            self.leaver.left.clear()
         return settling.state
 
     def shorten(self, what: str, place: Place, done: int, total: Optional[int], settling: Settling) -> None:

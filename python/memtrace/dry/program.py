@@ -28,6 +28,7 @@ from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
 from . import compilers, driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
 from .coverage import Call, Coverage
+from .leaving import unfinished_sweeps
 from .loops import Loops, follow_loaders
 from .places import Place, innermost
 from .progress import Progress
@@ -183,7 +184,8 @@ class DryWatcher(Watcher):
         return bool(calls)
 
     def store_not_run(self) -> None:
-        self.left.update((call.place, call) for call in self.calls_not_run())
+        calls = (*self.calls_not_run(), *unfinished_sweeps())
+        self.left.update((call.place, call) for call in calls)
 
     def store_left(self) -> None:
         for call in self.left.values():
