@@ -618,6 +618,33 @@ static void what_is_not_contiguous_is_copied(void **state)
     }
 }
 
+static void a_sample_takes_random_numbers(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::multinomial"};
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){8, 50});
+    add_integer(&made, "num_samples", 1);
+    add_integer(&made, "replacement", 0);
+    add_output(&made, MT_SCALAR_LONG, LONG, 2, (int64_t[]){8, 1});
+    assert_takes(&made, 10, (int64_t[]){4, 1, 4, 1, 1, 32, 8, 1, 1, 1600});
+    made.arguments[2].integer = 1;
+    assert_takes(&made, 10, (int64_t[]){4, 1, 4, 1, 1, 32, 8, 1, 1, 1600});
+    made.arguments[1].integer = 3;
+    assert_takes(&made, 3, (int64_t[]){1600, 1600, 1600});
+}
+
+static void a_depthwise_convolution_copies_what_is_not_contiguous(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::_conv_depthwise2d"};
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 4, (int64_t[]){2, 8, 4, 4});
+    add_tensor(&made, "weight", MT_SCALAR_FLOAT, FLOAT, 4, (int64_t[]){8, 1, 3, 3});
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 4, (int64_t[]){2, 8, 4, 4});
+    assert_takes(&made, 0, NULL);
+    made.tensors[1].is_contiguous = false;
+    assert_takes(&made, 1, (int64_t[]){288});
+}
+
 static void a_masked_softmax_of_long_rows_masks_a_copy(void **state)
 {
     (void)state;
@@ -1018,6 +1045,8 @@ int main(void)
         cmocka_unit_test(losses_of_sequences_take_what_was_measured),
         cmocka_unit_test(matrices_take_what_was_measured),
         cmocka_unit_test(what_is_not_contiguous_is_copied),
+        cmocka_unit_test(a_sample_takes_random_numbers),
+        cmocka_unit_test(a_depthwise_convolution_copies_what_is_not_contiguous),
         cmocka_unit_test(a_masked_softmax_of_long_rows_masks_a_copy),
         cmocka_unit_test(without_answers_a_convolution_copies_what_has_not_its_channels_last),
         cmocka_unit_test(a_convolution_takes_the_workspace_of_the_answer),

@@ -152,3 +152,12 @@ MT_RULE(convolution_weight_gradient)
 {
     take_gradient(plan, call, MT_CONVOLUTION_WEIGHT_GRADIENT);
 }
+
+/* _conv_depthwise2d: copies of what is not contiguous, until the kernel ends. */
+MT_RULE(depthwise_convolution)
+{
+    static const char *const names[] = {"self", "weight", "bias"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        mt_inner_copy(plan, mt_call_tensor(call, names[i]));
+    mt_inner_outputs(plan, call, 0);
+}

@@ -31,7 +31,7 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_log_determinant, mt_rule_lu, mt_rule_solve_triangular, mt_rule_any, mt_rule_boxes_backward,
     mt_rule_deform_convolution, mt_rule_reflections, mt_rule_reflections_product, mt_rule_reflections_multiply,
     mt_rule_singular_values, mt_rule_symmetric_eigenvalues, mt_rule_multinomial, mt_rule_qr, mt_rule_symmetric_factor,
-    mt_rule_cudnn_batch_norm_backward;
+    mt_rule_cudnn_batch_norm_backward, mt_rule_depthwise_convolution;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul,
@@ -131,6 +131,8 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
     {"cudnn_convolution_weight_gradient", mt_rule_convolution_weight_gradient, "the same",
      CUDNN_FOLDER "ConvShared.cpp (2.11)", "H200"},
+    {"_conv_depthwise2d", mt_rule_depthwise_convolution, "copies of tensors that are not contiguous",
+     CUDA_FOLDER "DepthwiseConv2d.cu", "H200"},
     {"_cudnn_rnn", mt_rule_recurrent,
      "cuDNN's workspace, what training keeps for backward, weights that are not in one buffer; a copy of the input",
      CUDNN_FOLDER "RNN.cpp (2.11)", "H200"},
@@ -280,6 +282,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
     {"index_copy", NULL, "nothing", "aten/src/ATen/native/TensorAdvancedIndexing.cpp", ""},
+    {"index_add", NULL, "nothing", CUDA_FOLDER "Indexing.cu, index_add_cuda_impl", ""},
     {"_C::rms_norm _C::fused_add_rms_norm _C::silu_and_mul _C::mul_and_silu _C::gelu_and_mul _C::gelu_tanh_and_mul "
      "_C::fatrelu_and_mul _C::gelu_new _C::gelu_fast _C::gelu_quick _C::rotary_embedding "
      "_C_cache_ops::reshape_and_cache_flash",
