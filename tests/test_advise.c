@@ -31,7 +31,7 @@ static void expect_claim_to_come_true(const char *settings, const char *alloc)
     json_t *mended = json_of(
         shell("%s %s --alloc %s --zero-grad before-forward >run.json && \"$M\" peak --json", run, settings, alloc));
     const json_t *finding = gradients_of(answer), *replayed = json_object_get(finding, "replayed");
-    assert_schema(answer, "memtrace.advise/3");
+    assert_schema(answer, "memtrace.advise/4");
     assert_true(integer_of(finding, "saved_bytes") > 0);
     static const char *const measures[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
     for (int i = 0; i < 3; i++)
@@ -95,8 +95,8 @@ static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **s
     assert_true(whole != NULL && part != NULL && part > whole);
     json_t *all = json_of(MEMTRACE("advise --all --json")), *few = json_of(MEMTRACE("advise --json"));
     size_t found = json_array_size(json_object_get(all, "findings"));
-    assert_int_equal(integer_of(all, "left_out"), 0);
-    assert_true(found >= json_array_size(json_object_get(few, "findings")) + (size_t)integer_of(few, "left_out"));
+    assert_int_equal(integer_of(all, "unlisted"), 0);
+    assert_true(found >= json_array_size(json_object_get(few, "findings")) + (size_t)integer_of(few, "unlisted"));
     json_decref(all);
     json_decref(few);
 }

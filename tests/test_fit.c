@@ -86,7 +86,7 @@ static const char *check_changes(const json_t *answer, const char *key)
 
 static void check_answer(const json_t *answer)
 {
-    assert_schema(answer, "memtrace.fit/1");
+    assert_schema(answer, "memtrace.fit/2");
     const char *taken = json_is_true(json_object_get(answer, "fits")) ? "reserved_bytes" : "enough_bytes";
     assert_int_equal(integer_of(answer, "room_bytes"),
                      integer_of(answer, "capacity_bytes") - integer_of(answer, taken));

@@ -16,9 +16,9 @@ static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_run, run_fields
 static const struct {
     const char *name;
     int number;
-} grown[] = {{"advise", 3},        {"categories", 2},    {"check", 2},       {"diff", 2},
-             {"export_blocks", 2}, {"export_events", 2}, {"fit_program", 2}, {"import", 2},
-             {"oom", 2},           {"peak", 3},          {"run", 2},         {"top", 2}};
+} grown[] = {{"advise", 4},        {"categories", 2}, {"check", 2},       {"diff", 2},   {"export_blocks", 2},
+             {"export_events", 2}, {"fit", 2},        {"fit_program", 2}, {"import", 2}, {"oom", 2},
+             {"peak", 3},          {"run", 2},        {"top", 2}};
 
 int mt_schema_number(const char *name)
 {

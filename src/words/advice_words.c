@@ -149,12 +149,12 @@ static const struct mt_field answer_fields[] = {
             "options that lower the peak in a way that no replay can show"),
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
             "changes of a program that can't be made again, each replayed with the run's blocks"),
-    MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
+    MT_ROWS(ROW, changes.gaps, changes.gap_count, "left_out", &mt_gap_type,
             "kinds of changes that the trace has no data for"),
     MT_ROWS(ROW, lines, line_count, "lines", &mt_peak_line_type,
             "of the program that allocated most of the peak of allocated bytes; none without call stacks"),
     MT_PART(ROW, observations, &mt_observations_type),
-    MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be freed earlier and are not listed"),
+    MT_INTEGER(ROW, left_out, "unlisted", NULL, "kinds of blocks that could be freed earlier and are not listed"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_advice_type = MT_ROW_TYPE(ROW, answer_fields);

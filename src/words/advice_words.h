@@ -48,5 +48,5 @@ extern const struct mt_row_type mt_peak_line_type;
 /* Describes the answer. */
 extern const struct mt_row_type mt_advice_type;
 
-/* Returns the answer as memtrace.advise/1; the caller releases it. */
+/* Returns the answer as memtrace.advise/4; the caller releases it. */
 json_t *mt_advice_json(const struct mt_advice_answer *answer);

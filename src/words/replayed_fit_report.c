@@ -34,7 +34,7 @@ static const struct mt_field fit_fields[] = {
     MT_ROW(ROW, had, "peak", &mt_replay_peak_type, NULL),
     MT_ROW(ROW, as_it_was, "replayed", &mt_replay_peak_type, NULL),
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type, NULL),
-    MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type, NULL),
+    MT_ROWS(ROW, changes.gaps, changes.gap_count, "left_out", &mt_gap_type, NULL),
     MT_POSITIVE(ROW, batch, "largest_batch", NULL, NULL),
     MT_NUMBER(ROW, batch_factor, "largest_batch_factor", NULL, NULL),
     MT_FLAG(ROW, is_assumed, "batch_is_assumed", NULL, NULL),

@@ -270,6 +270,6 @@ def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path
     hints = {change["hint"] for change in answer["changes"] if change["kind"] == "allocator"}
     assert "PYTORCH_ALLOC_CONF=expandable_segments:True" in hints
     assert [answer["lines"][0][name] for name in ("line", "span")] == ["program.py:12", "cuBLAS"]  # of its largest block
-    assert not any("several forward passes" in gap["reason"] for gap in answer["unknown"])
+    assert not any("several forward passes" in gap["reason"] for gap in answer["left_out"])
     said = command(tmp_path, "advise").stdout
     assert "program.py:12" in said and "memtrace fit -- PROGRAM" in said

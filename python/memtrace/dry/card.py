@@ -179,7 +179,8 @@ class Cards:
 
         if device >= self.count:
             raise getattr(torch, "AcceleratorError", RuntimeError)(
-                f"CUDA error: invalid device ordinal: {device}; the simulated cards are 0 to {self.count - 1}")
+                f"CUDA error: invalid device ordinal: {device}; the simulated cards are 0 to {self.count - 1} "
+                "(--cards N for more)")
         return int(self.device.memtrace_dry_device(device))
 
     def stream(self, device: int, stream: int = -1) -> tuple[int, int, int]:

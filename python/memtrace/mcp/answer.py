@@ -36,7 +36,7 @@ FIELDS: dict[str, Fields] = {
              "b": ("run", "name", "state", "allocated_bytes", "reserved_bytes"), "allocated_delta_bytes": None,
              "reserved_delta_bytes": None, "settings": None, "rows": None},
     "advise": {"run": None, "name": None, "state": None, "device": None, "peak": PEAK, "findings": None, "changes": CHANGE,
-               "lines": None, "observations": None, "holders": HOLDER, "unknown": None},
+               "lines": None, "observations": None, "holders": HOLDER, "left_out": None},
     "oom": {"verdict": None, "run": None, "name": None, "device": None, "asked": BLOCK,
             "memory": ("limit_bytes", "reserved_bytes", "allocated_bytes", "left_bytes", "short_bytes"), "changes": CHANGE,
             "by_role": ("role", "allocated_bytes", "blocks"), "by_place": ("place", "category", "allocated_bytes", "blocks"),

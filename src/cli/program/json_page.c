@@ -52,7 +52,7 @@ static const struct remark {
      "Exits with 1 if the run does not fit. `run` and `name` are null where options described it.\n"
      "About a run that can't be made again it answers with memtrace.fit_replay/1: `on`, the device; `memory_bytes`,\n"
      "`reserve_bytes`, `capacity_bytes` and `fits`; `room_bytes`, below 0 if it lacks them; `alloc` of replays;\n"
-     "`peak` of the run and `replayed`, without a limit; `changes[]` and `unknown[]` as of advise, where `fits` is\n"
+     "`peak` of the run and `replayed`, without a limit; `changes[]` and `left_out[]` as of advise, where `fits` is\n"
      "true of a change with which the run fits; `largest_batch?`, `largest_batch_factor?` of the run's batch,\n"
      "`batch_is_assumed`; of --with's run `other_peak?` and `other_replayed?`, the run with that batch; and\n"
      "`smallest_card?`.\n"

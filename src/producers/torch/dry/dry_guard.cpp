@@ -62,7 +62,8 @@ class guard final : public c10::impl::DeviceGuardImplInterface
     }
     void setDevice(Device device) const override
     {
-        TORCH_CHECK(device.index() < cards, "CUDA error: invalid device ordinal");
+        TORCH_CHECK(device.index() < cards, "CUDA error: invalid device ordinal: ", int(device.index()),
+                    "; the simulated cards are 0 to ", cards - 1, " (--cards N for more)");
         uncheckedSetDevice(device);
     }
     void uncheckedSetDevice(Device device) const noexcept override
