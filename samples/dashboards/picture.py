@@ -12,7 +12,8 @@ WIDTH, HEIGHT, LEGEND = 960, 400, 230
 
 def live_bytes(trace):
     """Returns the categories of the newest run, the largest first, and their live bytes after each event."""
-    told = subprocess.run(["memtrace", "export", "events", "--trace", trace], check=True, capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-m", "memtrace", "export", "events", "--trace", trace], check=True,
+                          capture_output=True, text=True)
     events = list(csv.DictReader(told.stdout.splitlines()))
     live, blocks = {event["category"]: numpy.zeros(len(events)) for event in events}, {}
     for place, event in enumerate(events):

@@ -94,7 +94,6 @@ def dashboards(tmp_path_factory, asked):
 def test_the_picture_is_of_the_live_bytes(dashboards, monkeypatch):
     pytest.importorskip("PIL")
     monkeypatch.syspath_prepend(dashboards)
-    monkeypatch.setenv("PATH", environment()["PATH"])
     import picture
     trace = str(dashboards / "memtrace.db")
     names, live = picture.live_bytes(trace)
