@@ -263,6 +263,36 @@ static void what_an_exception_frees_was_not_freed_late(void **state)
     free(story);
 }
 
+static bool has(const struct mt_advice *advice, mt_pattern pattern)
+{
+    for (size_t i = 0; i < advice->count; i++)
+        if (advice->findings[i].pattern == pattern)
+            return true;
+    return false;
+}
+
+/* Checks that what is freed after a failure counts as a result, as a parameter of a program that fails before its first step. */
+static void what_a_failed_program_clears_up_was_not_freed_late(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t block = story_take(story, SAVED, 100 * MIB);
+    story_write(story, block);
+    story_read(story, block);
+    size_t last = story_take(story, TEMPORARY, 300 * MIB);
+    story_write(story, last);
+    story_read(story, last);
+    story_give(story, block);
+    struct mt_advice_input input = story_input(story, "policy=tight");
+    for (int failed = 0; failed < 2; failed++) {
+        input.has_failed = failed;
+        struct mt_advice advice = advise_with(&input);
+        assert_int_equal(has(&advice, MT_PATTERN_LATE_FREE), !failed);
+        mt_advice_release(&advice);
+    }
+    free(story);
+}
+
 /* Checks that a block which is live when memory runs out is idle, and not freed late: it was still to be used. */
 static void what_is_there_when_memory_runs_out_is_idle(void **state)
 {
@@ -353,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_pause_comes_again_in_every_step),
         cmocka_unit_test(what_every_step_leaves_behind_is_found),
         cmocka_unit_test(what_an_exception_frees_was_not_freed_late),
+        cmocka_unit_test(what_a_failed_program_clears_up_was_not_freed_late),
         cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),
         cmocka_unit_test(holes_and_idle_segments_are_told_apart),
         cmocka_unit_test(memory_that_was_given_back_is_no_hole),

@@ -165,6 +165,11 @@ static void begin_phase(struct mt_window *window, const struct mt_mark_row *mark
         step->optimizer = mark->event;
 }
 
+static int64_t last_allocation(const struct mt_advice_input *input)
+{
+    return input->block_count > 0 ? input->blocks[input->block_count - 1].alloc_event : 0;
+}
+
 /* Returns the event of the last refused request, if nothing was allocated after it; 0 if there is none. */
 static int64_t final_refusal(const struct mt_advice_input *input)
 {
@@ -172,18 +177,25 @@ static int64_t final_refusal(const struct mt_advice_input *input)
     for (size_t i = 0; i < input->mark_count; i++)
         if (input->marks[i].kind == MT_EVENT_OOM)
             refusal = input->marks[i].event;
-    bool went_on = input->block_count > 0 && input->blocks[input->block_count - 1].alloc_event > refusal;
-    return went_on ? 0 : refusal;
+    return last_allocation(input) > refusal ? 0 : refusal;
 }
 
-/* Marks after the final refusal are of a program that fails: its step and phase end before they are complete. */
+/* Returns the event after which a program that fails only clears up: the final refusal, or else the last allocation; 0: it did
+ * not fail. */
+static int64_t failure_of(const struct mt_advice_input *input)
+{
+    const int64_t refusal = final_refusal(input);
+    return refusal != 0 || !input->has_failed ? refusal : last_allocation(input);
+}
+
+/* Marks after a failure are not the program's: its step and phase end before they are complete. */
 static void read_marks(struct mt_window *window)
 {
-    const int64_t refusal = final_refusal(window->input);
+    const int64_t failure = failure_of(window->input);
     mt_phase phase = MT_PHASE_INIT;
     for (size_t i = 0; i < window->input->mark_count; i++) {
         const struct mt_mark_row *mark = &window->input->marks[i];
-        if (refusal != 0 && mark->event > refusal)
+        if (failure != 0 && mark->event > failure)
             break;
         if (mark->kind == MT_EVENT_STEP_BEGIN)
             begin_step(window, mark, phase);
@@ -199,12 +211,12 @@ static void read_marks(struct mt_window *window)
 /* A run ends with its last step. One that did not complete it ends where memory ran out, or with the window. */
 static void find_end(struct mt_window *window)
 {
-    int64_t refusal = final_refusal(window->input);
+    const int64_t refusal = final_refusal(window->input), failure = failure_of(window->input);
     int64_t step_end = window->step_count > 0 ? window->steps[window->step_count - 1].end : 0;
     window->ran_out = refusal != 0 && step_end == 0;
     window->program_end = step_end != 0 ? step_end : window->input->last_event;
-    if (window->ran_out)
-        window->program_end = refusal;
+    if (step_end == 0 && failure != 0)
+        window->program_end = failure;
 }
 
 static size_t count_steps(const struct mt_advice_input *input)

@@ -35,6 +35,7 @@ struct mt_advice_input {
     size_t part_count;
     const struct mt_leaks *leaks; /* of the run; NULL: it is too short to show any */
     int64_t first_event, last_event;
+    bool has_failed; /* the program failed, and what it freed after its last allocation was cleared up */
     struct mt_alloc_settings settings; /* of the allocator that the answer is about */
     bool is_another;                   /* allocator than the run had */
     struct mt_program program;

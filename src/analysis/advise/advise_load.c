@@ -146,6 +146,7 @@ mt_status mt_advice_material_load(const struct mt_question *question, const stru
     int64_t last_event = question->run->first_event + question->run->event_count - 1;
     MT_TRY(find_window(question, last_event, narrow, out));
     MT_TRY(load_window(question, out));
+    out->input.has_failed = mt_run_is(question->run, MT_RUN_FAILED) && out->input.last_event == last_event;
     choose_allocator(alloc, &out->input);
     return MT_OK;
 }

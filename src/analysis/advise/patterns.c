@@ -208,10 +208,10 @@ static bool is_useful(const struct mt_window *window, size_t index)
 }
 
 /* True if a whole step of a PyTorch program computed it, such as logits that a variable keeps: also after the last step it is no
- * result. Where memory ran out, the rest of the step was still to use it. */
+ * result. Where the program failed, the rest of the step was still to use it. */
 static bool is_output_of_step(const struct mt_window *window, size_t index)
 {
-    return is_of_pytorch(window) && !window->ran_out &&
+    return is_of_pytorch(window) && !window->ran_out && !window->input->has_failed &&
            mt_window_step_of(window, block_at(window, index)->alloc_event) != MT_NO_STEP &&
            (has_role(window, index, MT_ROLE_ACTIVATION) || has_role(window, index, MT_ROLE_TEMPORARY));
 }
