@@ -6,7 +6,7 @@ import { compositionAt } from "./composition.js";
 import { make, shortText } from "./dom.js";
 import { reservedAt } from "./moment.js";
 import { changeText, exactBytes, plural, sizeText } from "./numbers.js";
-import { cardBars, firstRemedy } from "./verdict_card.js";
+import { cardBars, remedyLines } from "./verdict_card.js";
 import { describeMoment, inPlaceText, runName } from "./where.js";
 
 /** The largest request that a page stores (docs/page.md). */
@@ -205,7 +205,7 @@ function cardTitle(scene) {
 }
 
 /**
- * Writes the card into `element`: the verdict, what it rests on, bars of memory, and the change to make first.
+ * Writes the card into `element`: the verdict, what it rests on, bars of memory, and the first remedy.
  * @param {HTMLElement} element
  * @param {Scene} scene
  */
@@ -215,7 +215,7 @@ export function showAnswer(element, scene) {
     element.replaceChildren(
         make("h2", { id: "verdict-title", class: isAlarm ? "alarm" : undefined }, cardTitle(scene)),
         ...cardBars(scene),
-        ...firstRemedy(scene),
+        ...remedyLines(scene),
         ...scene.runs.flatMap((_, number) => refusalText(scene, number)),
         ...oomText(scene),
         ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),

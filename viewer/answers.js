@@ -8,7 +8,8 @@
  * @typedef {{verdict: string, memory: {short_bytes: number, reserved_bytes: number}, asked: {segment_bytes: number}}} Refused
  * @typedef {{fits: boolean, needed_bytes: number, outside_bytes: number, card_bytes: number, short_bytes: number,
  *   fills_at: number, line: string, notes: string[]}} Verdict
- * @typedef {{as_it_was: Change & {alloc: string}, changes: Change[], cards: {name: string, usable_bytes: number}[],
+ * @typedef {{what: string, how: string, change: string}} Remedy
+ * @typedef {{remedies: Remedy[], as_it_was: Change & {alloc: string}, changes: Change[], cards: {name: string, usable_bytes: number}[],
  *   oom: ?Refused}} WhatIfAnswer
  * @typedef {{causes: {cause: string, bytes: number, evidence: string}[], allocated_delta_bytes: number}} Difference
  * @typedef {{verdict?: Verdict, what_if?: ?WhatIfAnswer, diff?: ?Difference, sentence?: string}} Answers
@@ -71,13 +72,29 @@ export function savingChanges(whatIf) {
 }
 
 /**
- * Returns the change to make first: of a run out of memory the one that costs training least, since each suffices; else the one
- * that saves most. null: there is none.
+ * Returns the change that a remedy is, if that is listed with what it saves.
+ * @param {Remedy} remedy
  * @param {WhatIfAnswer} whatIf
  */
-export function firstChange(whatIf) {
-    const saving = savingChanges(whatIf);
-    return (whatIf.oom ? whatIf.changes.find((change) => saving.includes(change)) : saving[0]) ?? null;
+export function changeOfRemedy(remedy, whatIf) {
+    return savingChanges(whatIf).find(({ change }) => change === remedy.change) ?? null;
+}
+
+/**
+ * Returns the remedy that memtrace advise or memtrace oom prints first, of those that say what to write; null: there is none.
+ * @param {WhatIfAnswer} whatIf
+ */
+export function firstRemedy(whatIf) {
+    return whatIf.remedies.find((remedy) => remedy.how || changeOfRemedy(remedy, whatIf)) ?? null;
+}
+
+/**
+ * Returns the remedies that are neither first nor a listed change.
+ * @param {WhatIfAnswer} whatIf
+ */
+export function furtherRemedies(whatIf) {
+    const first = firstRemedy(whatIf);
+    return whatIf.remedies.filter((remedy) => remedy !== first && !changeOfRemedy(remedy, whatIf));
 }
 
 /**

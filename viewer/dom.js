@@ -95,3 +95,22 @@ const LONGEST_TEXT = 300;
 export function shortText(text) {
     return text.length <= LONGEST_TEXT ? text : `${text.slice(0, 180)} … ${text.slice(-80)}`;
 }
+
+/**
+ * Returns a text with line breaks allowed after dots and opening brackets in names.
+ * @param {string} text
+ * @returns {(Node | string)[]}
+ */
+export function breakableText(text) {
+    return text.split(/(?<=\w[.(])(?=\S)/).flatMap((part, i) => (i === 0 ? [part] : [make("wbr"), part]));
+}
+
+/**
+ * Makes a line of code. It breaks between words, and within a word only if that is longer than a line.
+ * @param {Attributes} attributes
+ * @param {string} line
+ */
+export function makeCode(attributes, line) {
+    const words = line.split(" ").map((word) => make("span", { class: "word" }, ...breakableText(word)));
+    return make("code", attributes, ...words.flatMap((word, i) => (i === 0 ? [word] : [" ", word])));
+}

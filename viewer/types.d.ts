@@ -49,6 +49,7 @@ type TableColumns = import("./decode.js").TableColumns;
 type TableReader = import("./decode.js").TableReader;
 type Theme = import("./colors.js").Theme;
 type View = import("./view.js").View;
+type Remedy = import("./answers.js").Remedy;
 type WhatIfAnswer = import("./answers.js").WhatIfAnswer;
 
 /** The elements of page.html by id that are more than any element. */

@@ -1,5 +1,5 @@
 /**
- * The card at the top of the page: a bar of each run's memory on one scale, by role, and the change to make first. The sentences
+ * The card at the top of the page: a bar of each run's memory on one scale, by role, and the remedy to try first. The sentences
  * above the bars are answer.js's.
  *
  *   |parameter|optimizer state|gradient|activation|temporary|other|cached|reserved at other times|outside|free      |
@@ -7,10 +7,10 @@
  *
  * @typedef {{name: string, bytes: number}} MemoryPart
  */
-import { bytesBefore, firstChange, lineOf, peakOfChange, savingOf } from "./answers.js";
+import { bytesBefore, changeOfRemedy, firstRemedy, lineOf, peakOfChange, savingOf } from "./answers.js";
 import { roleColors } from "./colors.js";
 import { copyText } from "./copy_command.js";
-import { make, shortText } from "./dom.js";
+import { breakableText, make, makeCode, shortText } from "./dom.js";
 import { wordOfLabels } from "./filter.js";
 import { liveBlocks, reservedAt } from "./moment.js";
 import { exactBytes, sizeText } from "./numbers.js";
@@ -159,27 +159,43 @@ export function cardBars(scene) {
 }
 
 /**
- * Returns the change to make first, with its saving and the line to copy; nothing if there is none.
+ * Returns the name of a change with its saving.
+ * @param {Change} change
+ * @param {WhatIfAnswer} whatIf
+ */
+function changeFacts(change, whatIf) {
+    return [
+        make("strong", {}, ...breakableText(shortText(change.change))),
+        ` ${sizeText(bytesBefore(whatIf))} → ${sizeText(peakOfChange(change))} reserved `,
+        make("span", { class: "saving" }, sizeText(-savingOf(change, whatIf))),
+    ];
+}
+
+/**
+ * Returns what to change first and the line to copy; nothing if there is no remedy.
  * @param {Scene} scene
  * @returns {Node[]}
  */
-export function firstRemedy({ answers }) {
+export function remedyLines({ answers }) {
     const whatIf = answers?.what_if;
-    const change = whatIf && firstChange(whatIf);
-    if (!change) return [];
-    const line = lineOf(change);
+    const first = whatIf && firstRemedy(whatIf);
+    if (!first) return [];
+    const change = changeOfRemedy(first, whatIf);
+    const line = change ? lineOf(change) : first.how;
     return [
         make(
             "p",
             { id: "remedy" },
-            make("span", { class: "faint" }, whatIf.oom ? "First remedy " : "Largest saving "),
-            make("strong", {}, shortText(change.change)),
-            ` ${sizeText(bytesBefore(whatIf))} → ${sizeText(peakOfChange(change))} reserved `,
-            make("span", { class: "saving" }, sizeText(-savingOf(change, whatIf))),
+            make(
+                "span",
+                {},
+                make("span", { class: "faint" }, "First remedy "),
+                ...(change ? changeFacts(change, whatIf) : breakableText(shortText(first.what))),
+            ),
             make(
                 "span",
                 { class: "line" },
-                make("code", { id: "remedy-line" }, line),
+                makeCode({ id: "remedy-line" }, line),
                 make("button", { type: "button", id: "copy-remedy", onclick: () => copyText(line) }, "Copy"),
             ),
         ),

@@ -1,10 +1,11 @@
 /**
- * The changes that save memory, the largest saving first: of each the bytes before and after, as bars on one scale. The one that
- * is pressed is drawn in the area, too, and shows the line to write. A card can be chosen, and each change says if it fits that.
+ * What memtrace advise or memtrace oom found besides the first remedy. Then the changes that save memory, the largest saving
+ * first: of each the bytes before and after, as bars on one scale. The one that is pressed is drawn in the area, too, and shows
+ * the line to write. A card can be chosen, and each change says if it fits that.
  */
-import { bytesBefore, lineOf, peakOfChange, savingChanges, savingOf } from "./answers.js";
+import { bytesBefore, furtherRemedies, lineOf, peakOfChange, savingChanges, savingOf } from "./answers.js";
 import { copyText } from "./copy_command.js";
-import { byId, make, refill, setText, shortText } from "./dom.js";
+import { breakableText, byId, make, makeCode, refill, setText, shortText } from "./dom.js";
 import { changeText, sizeText } from "./numbers.js";
 
 /** Changes that are shown until all are asked for. */
@@ -35,6 +36,7 @@ export class WhatIf {
         if (!whatIf) return;
         if (isNew) this.makeCards(whatIf);
         byId("card").value = scene.card;
+        refill(byId("remedies"), furtherRemedies(whatIf).map(makeRemedy));
         const changes = savingChanges(whatIf);
         const shown = this.showsAll ? changes : changes.slice(0, FEW_CHANGES);
         setText(byId("what-if-now"), this.nowText(whatIf, changes.length));
@@ -101,7 +103,7 @@ export class WhatIf {
                 "data-key": change.change,
                 onclick: () => scene.set({ whatIf: isOn ? "" : change.change }),
             },
-            make("span", {}, shortText(change.change)),
+            make("span", {}, ...breakableText(shortText(change.change))),
             make("span", { class: "saving" }, changeText(-savingOf(change, whatIf))),
             this.makeScale(before, after),
             make(
@@ -162,7 +164,24 @@ function makeLine(change) {
     return make(
         "div",
         { class: "change-line" },
-        make("code", { id: "what-if-line", title: proof }, lineOf(change)),
+        makeCode({ id: "what-if-line", title: proof }, lineOf(change)),
         make("button", { type: "button", id: "copy-line", onclick: () => copyText(lineOf(change)) }, "Copy"),
+    );
+}
+
+/**
+ * Makes a remedy that no replay measured: what takes memory and, if that is known, the line to write.
+ * @param {Remedy} remedy
+ */
+function makeRemedy({ what, how }) {
+    const line = [
+        makeCode({}, how),
+        make("button", { type: "button", "data-key": what, onclick: () => copyText(how) }, "Copy"),
+    ];
+    return make(
+        "li",
+        {},
+        make("p", {}, ...breakableText(shortText(what))),
+        ...(how ? [make("div", { class: "change-line" }, ...line)] : []),
     );
 }

@@ -1,11 +1,11 @@
 #include "words/advise_report.h"
 
-#include "answer/escape.h"
 #include "answer/table.h"
 #include "base/order.h"
 #include "words/advice_words.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
+#include "words/first_remedies.h"
 #include "words/observed_words.h"
 #include "words/run_words.h"
 
@@ -46,88 +46,18 @@ static bool is_watched(const struct report *report)
 
 /* ---- the headline ---- */
 
-/* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ", of the first finding. */
-static void add_saving(const struct report *report, const struct mt_finding *finding, struct mt_text *out)
-{
-    bool is_reserved = mt_finding_is_of_reserved(finding);
-    if (is_reserved && report->input->is_another) {
-        mt_text_add(out, "With ");
-        mt_replayed_allocator_add(report->input, out);
-        mt_text_add(out, " the");
-    } else {
-        mt_text_add(out, "The");
-    }
-    mt_text_add(out, " peak of %s %s can fall by %s: ",
-                MT_SIZE(is_reserved ? report->advice->as_it_was.reserved_bytes : report->advice->peak_bytes),
-                is_reserved ? "reserved" : "requested", MT_SIZE(finding->saved_bytes));
-}
-
-/* Adds "gradients stay allocated during the next forward pass, which does not need them (gradient, 12.69 GiB in 291 blocks)." */
-static void add_waste(const struct mt_finding *finding, struct mt_text *out)
-{
-    mt_text_add(out, "%s (", mt_finding_words[finding->pattern].waste);
-    size_t begin = out->length;
-    mt_finding_add_short_blocks(finding, out);
-    mt_text_add(out, "%s%s", out->length > begin ? ", " : "", MT_SIZE(finding->bytes));
-    if (finding->blocks > 0)
-        mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "gap" : "block",
-                    finding->blocks == 1 ? "" : "s");
-    if (finding->taken_at[0] != '\0') {
-        mt_text_add(out, ", at ");
-        mt_text_add_visible(out, finding->taken_at);
-    }
-    mt_text_add(out, ")");
-    if (finding->holder != NULL) {
-        mt_text_add(out, ": ");
-        mt_holder_add(finding->holder, out);
-    }
-    mt_text_add(out, ".");
-}
-
-/* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of
- * memory is none to compare with. */
-static void print_best_option(const struct report *report, uint64_t saved_bytes)
-{
-    const struct mt_simulated_advice *simulated = &report->answer->simulated;
-    const struct mt_simulated_option *best = NULL;
-    uint64_t before = simulated->as_it_is.peak_requested_bytes, most_bytes = saved_bytes;
-    struct mt_text options = {0};
-    for (size_t i = 0; i < simulated->count && simulated->as_it_is.fits; i++) {
-        uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
-        assert(after < before);
-        if (before - after <= most_bytes)
-            continue;
-        best = &simulated->options[i];
-        most_bytes = before - after;
-    }
-    if (best == NULL)
-        return;
-    mt_fit_remedy_add_changes(&best->remedy, &options);
-    mt_screen_say(report->screen, "With memtrace run %s, the peak of requested bytes falls by %s.",
-                  mt_text_get(&options), MT_SIZE(most_bytes));
-    mt_text_release(&options);
-}
-
-/* Prints the answer in a few words: the first finding and, if it saves more, the first change before it. It has to save twice
- * as much as an option, which is easier. */
+/* Prints the answer in a few words. */
 static void print_headline(const struct report *report)
 {
-    const struct mt_finding *finding = report->advice->findings;
-    uint64_t saved_bytes = report->advice->count > 0 ? finding->saved_bytes : 0;
-    struct mt_text text = {0};
-    const bool is_option = saved_bytes > 0 && mt_finding_is_optional(finding);
-    const bool has_change = mt_changes_headline(&report->answer->changes, &report->input->program,
-                                                is_option ? 2 * saved_bytes : saved_bytes, report->screen);
-    if (saved_bytes == 0 && !has_change && report->answer->observations.count == 0) {
+    struct mt_remedy_list remedies = {0};
+    mt_first_remedies_add_waste(&remedies, report->answer);
+    if (remedies.count == 0 && report->answer->observations.count == 0)
         mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
                       MT_SIZE(report->advice->peak_bytes));
-    } else if (saved_bytes > 0) {
-        add_saving(report, finding, &text);
-        add_waste(finding, &text);
-        mt_screen_line(report->screen, &text);
-        mt_screen_say(report->screen, "→ %s", mt_text_get(&report->rows[0].hint));
-    }
-    print_best_option(report, saved_bytes);
+    mt_first_remedies_add_option(&remedies, report->answer);
+    for (size_t i = 0; i < remedies.count; i++)
+        mt_remedy_print(&remedies.items[i], report->screen);
+    mt_remedy_list_release(&remedies);
     mt_screen_gap(report->screen);
 }
 

@@ -250,22 +250,13 @@ static const struct mt_program_change *best_change(const struct mt_program_chang
     return best;
 }
 
-bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
-                         uint64_t least_bytes, const struct mt_screen *screen)
+const struct mt_program_change *mt_changes_first(const struct mt_program_changes *changes, uint64_t least_bytes)
 {
     const struct mt_program_change *best = best_change(changes);
-    struct mt_text change = {0}, hint = {0};
     if (best == NULL || best->tier == MT_TIER_ANOTHER ||
         changes->as_it_was.reserved_bytes - best->replay.reserved_bytes <= least_bytes)
-        return false;
-    mt_change_add(best, program, &change);
-    mt_change_add_hint(best, program, &hint);
-    mt_screen_say(screen, "The %s reserved fall to %s with %s.", MT_SIZE(changes->as_it_was.reserved_bytes),
-                  MT_SIZE(best->replay.reserved_bytes), mt_text_get(&change));
-    mt_screen_say(screen, "→ %s", mt_text_get(&hint));
-    mt_text_release(&change);
-    mt_text_release(&hint);
-    return true;
+        return NULL;
+    return best;
 }
 
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen)

@@ -49,9 +49,9 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
 /* Adds what the figures of its replay rest on. */
 void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out);
 
-/* Prints the first change, and how to make it, if it saves more than `least_bytes` of reserved memory. False if it does not. */
-bool mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
-                         uint64_t least_bytes, const struct mt_screen *screen);
+/* Returns the first change that lowers the peak of reserved bytes by more than `least_bytes`, and leaves the optimizer as it
+ * is; NULL if that is not so of the first change that lowers it. */
+const struct mt_program_change *mt_changes_first(const struct mt_program_changes *changes, uint64_t least_bytes);
 
 /* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not known. */
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen);

@@ -237,7 +237,7 @@ static bool is_same(const struct mt_holder_row *a, const struct mt_holder_row *b
 }
 
 /* True if an observation, or a row before it, names the holder. */
-static bool is_printed(const struct mt_observations *observations, size_t index)
+static bool is_named(const struct mt_observations *observations, size_t index)
 {
     const struct mt_holder_row *holder = &observations->holders[index];
     for (size_t i = 0; i < observations->count; i++)
@@ -259,32 +259,39 @@ static bool counts_alone(const struct mt_observations *observations, const struc
     return holder->loop_file[0] != '\0' || observations->ran_out;
 }
 
-/* Prints the holders that no observation is about. */
-static void print_others(const struct mt_observations *observations, const struct mt_screen *screen)
+/* Adds the holders that no observation is about. */
+static void add_others(struct mt_remedy_list *remedies, const struct mt_observations *observations)
 {
-    size_t printed = 0;
-    for (size_t i = 0; i < observations->holder_count && printed < MOST_HOLDERS; i++) {
-        struct mt_text line = {0};
-        if (is_printed(observations, i) || !counts_alone(observations, &observations->holders[i]))
+    size_t added = 0;
+    for (size_t i = 0; i < observations->holder_count && added < MOST_HOLDERS; i++) {
+        if (is_named(observations, i) || !counts_alone(observations, &observations->holders[i]))
             continue;
-        if (printed++ == 0 && observations->count > 0)
-            mt_screen_gap(screen);
-        mt_holder_add(&observations->holders[i], &line);
-        mt_screen_line(screen, &line);
+        mt_holder_add(&observations->holders[i], &mt_remedy_list_add(remedies)->what);
+        added++;
     }
+}
+
+void mt_remedy_list_add_observations(struct mt_remedy_list *remedies, const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->count; i++) {
+        const struct mt_observed *observed = &observations->items[i];
+        struct mt_remedy *remedy = mt_remedy_list_add(remedies);
+        mt_observed_add(observed, &remedy->what);
+        mt_text_add(&remedy->how, "%s", mt_observed_change_words(observed->change));
+    }
+    add_others(remedies, observations);
 }
 
 void mt_observations_print(const struct mt_observations *observations, const struct mt_screen *screen)
 {
-    for (size_t i = 0; i < observations->count; i++) {
-        struct mt_text line = {0};
-        if (i > 0)
+    struct mt_remedy_list remedies = {0};
+    mt_remedy_list_add_observations(&remedies, observations);
+    for (size_t i = 0; i < remedies.count; i++) {
+        if (i > 0 && i <= observations->count)
             mt_screen_gap(screen);
-        mt_observed_add(&observations->items[i], &line);
-        mt_screen_line(screen, &line);
-        mt_screen_say(screen, "→ %s", mt_observed_change_words(observations->items[i].change));
+        mt_remedy_print(&remedies.items[i], screen);
     }
-    print_others(observations, screen);
+    mt_remedy_list_release(&remedies);
 }
 
 void mt_program_phases_print(const struct mt_observations *observations, const struct mt_screen *screen)

@@ -4,6 +4,7 @@
 #include "analysis/advise/observed.h"
 #include "answer/table.h"
 #include "base/text.h"
+#include "words/remedy_list.h"
 
 /* Describe a program phase, a holder and struct mt_observations. */
 extern const struct mt_row_type mt_program_phase_type, mt_holder_type, mt_observations_type;
@@ -16,6 +17,9 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out);
 
 /* Returns the change in words. */
 const char *mt_observed_change_words(mt_observed_change change);
+
+/* Adds the observations with their changes, and the holders that no observation is about. */
+void mt_remedy_list_add_observations(struct mt_remedy_list *remedies, const struct mt_observations *observations);
 
 /* Prints the observations with their changes; holders without one come after them. Nothing if there are none. */
 void mt_observations_print(const struct mt_observations *observations, const struct mt_screen *screen);

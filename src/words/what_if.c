@@ -6,6 +6,8 @@
 #include "words/advice_words.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
+#include "words/first_remedies.h"
+#include "words/observed_words.h"
 #include "words/oom_words.h"
 #include "words/run_words.h"
 
@@ -89,6 +91,20 @@ static json_t *describe(const struct mt_run *run, const struct mt_alloc_settings
     return json_pack("{s:o, s:o, s:o}", "as_it_was", before, "changes", changes, "cards", describe_cards());
 }
 
+/* Adds what to change first, and releases the remedies. */
+static void add_remedies(json_t *answer, struct mt_remedy_list *remedies)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < remedies->count; i++) {
+        const struct mt_remedy *remedy = &remedies->items[i];
+        json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "what", mt_json_text(mt_text_get(&remedy->what)),
+                                              "how", mt_json_text(mt_text_get(&remedy->how)), "change",
+                                              mt_json_text(mt_text_get(&remedy->change))));
+    }
+    json_object_set_new(answer, "remedies", list);
+    mt_remedy_list_release(remedies);
+}
+
 /* ---- of a run that did not end out of memory: advise ---- */
 
 static void append_options(json_t *list, const struct mt_advice_answer *answer)
@@ -145,17 +161,42 @@ static void append_findings(json_t *list, const struct mt_advice_answer *answer)
     }
 }
 
+/* Sets *out to the allocator of a run of memtrace run, so that changes are compared with the run as it was; of other runs
+ * *is_known is false. */
+static mt_status find_allocator(const struct mt_question *question, bool *is_known, struct mt_alloc_settings *out)
+{
+    struct mt_settings settings;
+    MT_TRY(mt_settings_load(question->trace, question->run, &settings));
+    *is_known = mt_program_of_settings(&settings).kind == MT_PROGRAM_MODEL;
+    mt_status status = *is_known ? mt_alloc_settings_parse(mt_settings_value(&settings, "alloc"), out) : MT_OK;
+    mt_settings_release(&settings);
+    return status;
+}
+
+static void list_advice(const struct mt_advice_answer *answer, json_t **out)
+{
+    struct mt_remedy_list remedies = {0};
+    json_t *changes = json_array();
+    append_program_changes(changes, answer);
+    append_options(changes, answer);
+    append_findings(changes, answer);
+    *out = describe(answer->question->run, &answer->material.input.settings, &answer->advice.as_it_was, changes);
+    mt_remedy_list_add_observations(&remedies, &answer->observations);
+    mt_first_remedies_add_waste(&remedies, answer);
+    mt_first_remedies_add_option(&remedies, answer);
+    add_remedies(*out, &remedies);
+}
+
 static mt_status tell_advice(const struct mt_question *question, json_t **out)
 {
     struct mt_advice_answer answer;
-    mt_status status = mt_advice_answer_load(question, NULL, MT_ADVICE_WORTHWHILE, MOST_FINDINGS, &answer);
-    if (status == MT_OK) {
-        json_t *changes = json_array();
-        append_program_changes(changes, &answer);
-        append_options(changes, &answer);
-        append_findings(changes, &answer);
-        *out = describe(question->run, &answer.material.input.settings, &answer.advice.as_it_was, changes);
-    }
+    struct mt_alloc_settings alloc;
+    bool is_known;
+    MT_TRY(find_allocator(question, &is_known, &alloc));
+    mt_status status =
+        mt_advice_answer_load(question, is_known ? &alloc : NULL, MT_ADVICE_WORTHWHILE, MOST_FINDINGS, &answer);
+    if (status == MT_OK)
+        list_advice(&answer, out);
     mt_advice_answer_release(&answer);
     return status;
 }
@@ -182,6 +223,21 @@ static json_t *list_sufficient(const struct mt_oom_answer *answer)
     return list;
 }
 
+/* Adds what the program does that takes memory, and then the change that costs training least. */
+static void add_sufficient_remedies(json_t *json, const struct mt_oom_answer *answer)
+{
+    struct mt_remedy_list remedies = {0};
+    mt_remedy_list_add_observations(&remedies, &answer->observations);
+    const json_t *first = json_array_get(json_object_get(json, "changes"), 0);
+    if (first != NULL) {
+        struct mt_remedy *remedy = mt_remedy_list_add(&remedies);
+        const char *change = json_string_value(json_object_get(first, "change"));
+        mt_text_add(&remedy->what, "It fits with %s.", change);
+        mt_text_add(&remedy->change, "%s", change);
+    }
+    add_remedies(json, &remedies);
+}
+
 static mt_status tell_oom(const struct mt_question *question, json_t **out)
 {
     struct mt_oom_answer answer;
@@ -190,6 +246,7 @@ static mt_status tell_oom(const struct mt_question *question, json_t **out)
         *out = describe(question->run, &answer.material.input.settings, &answer.replayed.as_it_was,
                         list_sufficient(&answer));
         json_object_set_new(*out, "oom", mt_oom_json(&answer));
+        add_sufficient_remedies(*out, &answer);
     }
     mt_oom_answer_release(&answer);
     return status;

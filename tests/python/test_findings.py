@@ -1,10 +1,13 @@
 """What advise finds in programs that need more memory than they would have to, each after a kind of public report: the cause, the
 bytes, the line that allocates them and the change, as JSON."""
+import base64
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
+import zlib
 
 import pytest
 import torch
@@ -220,3 +223,17 @@ for _ in range(4):
     found = {one["name"]: one for one in answer["observations"] if one["change"] == "freeze"}
     assert {name: one["bytes"] for name, one in found.items()} == {"net.encoder": 1025 * 4096, "teacher": 1025 * 4096}
     assert {one["line"] for one in found.values()} == {10}
+    assert [one["how"] for one in remedies_of_page(tmp_path)][:2] == 2 * [remedy_printed_first(tmp_path)]
+
+
+def remedy_printed_first(folder):
+    """Returns the first line that advise tells to write."""
+    printed = subprocess.run([find_program(), "advise"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    return printed.split("→ ", 1)[1].split("\n\n")[0].replace("\n", " ")
+
+
+def remedies_of_page(folder):
+    """Returns the remedies on the timeline page, in its order."""
+    page = subprocess.run([find_program(), "timeline", "-o", "-"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    chunk = re.search(r'id="answers-chunk-0">([^<]*)<', page).group(1)
+    return json.loads(zlib.decompress(base64.b64decode(chunk)))["what_if"]["remedies"]

@@ -14,6 +14,8 @@ import { ask, makeStrangeTrace, memtrace, MEMTRACE, simulate, STRANGE_TRACE, wri
 
 const skip = MEMTRACE && STRANGE_TRACE ? false : "MEMTRACE and STRANGE_TRACE name no programs";
 const AUTOCAST = ["--autocast", "bf16"];
+/** The allocator of the runs. Without it, memtrace advise replays them with PyTorch's. */
+const OWN = ["--alloc", "policy=tight"];
 let started;
 const urls = {};
 
@@ -146,6 +148,30 @@ for (const [width, height] of [
             );
     });
 
+test(
+    "the first remedy of a run that fits is what memtrace advise prints first, compared with the run as it was",
+    { skip },
+    () =>
+        withPage("baseline", async (page) => {
+            const [first] = memtrace(started.folder, ["advise", "--run", "baseline", ...OWN]).split("\n→ ");
+            const remedy = await page.textContent("#remedy");
+            const [finding] = ask(started.folder, "advise", "--run", "baseline", ...OWN).findings;
+            assert.match(first, /gradients stay allocated during the next/);
+            assert.match(remedy, /^First remedy gradient .* freed before forward /);
+            assert.equal(await page.textContent("#remedy-line"), finding.hint);
+            const { reserved_bytes: reserved } = ask(started.folder, "peak", "--run", "baseline");
+            assert.ok(
+                remedy.includes(` ${sizeText(reserved)} → ${sizeText(finding.replayed.reserved_bytes)} reserved `),
+                remedy,
+            );
+            assert.ok(
+                (await page.textContent("#what-if-now")).startsWith(
+                    `As it was: at most ${sizeText(reserved)} reserved`,
+                ),
+            );
+        }),
+);
+
 test("what memtrace oom found is beside the picture, and a change that is pressed is drawn", { skip }, () =>
     withPage("oom", async (page) => {
         const { memory, verdict, changes } = ask(started.folder, "oom", "--run", "oom");
@@ -176,7 +202,7 @@ test("what memtrace oom found is beside the picture, and a change that is presse
 
 test("the changes that memtrace advise checked have their peaks, on any card", { skip }, () =>
     withPage("baseline", async (page) => {
-        const { simulated, findings, replayed } = ask(started.folder, "advise", "--run", "baseline");
+        const { simulated, findings, replayed } = ask(started.folder, "advise", "--run", "baseline", ...OWN);
         const before = replayed.reserved_bytes;
         const peaks = [...simulated.map(({ peak }) => peak), ...findings.map((finding) => finding.replayed)]
             .map((peak) => Math.max(peak.reserved_bytes, peak.allocated_bytes))

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstAxisKind, makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { changeOfRemedy, firstRemedy, furtherRemedies } from "../../viewer/answers.js";
 import { verdictText } from "../../viewer/answer.js";
 import { besideMark, phaseBackgrounds, reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
@@ -598,4 +599,32 @@ test("the title of a page is its verdict", () => {
     assert.equal(textOf(null), "Peak: 1.00 GiB");
     assert.equal(textOf({ ...fits, short_bytes: 2 * GIB }, "oom", { bytes: GIB }), "Out of memory: 2.00 GiB short");
     assert.equal(textOf(null, "oom", { bytes: GIB }), "Out of memory: 1.00 GiB refused");
+});
+
+test("the first remedy says what to write, and further ones are those that no change lists", () => {
+    const change = (name, reserved) => ({
+        change: name,
+        command: "",
+        hint: name,
+        fits: true,
+        reserved_bytes: reserved,
+    });
+    const remedy = (what, how, name = "") => ({ what, how, change: name });
+    const whatIf = (...remedies) => ({
+        remedies,
+        as_it_was: { reserved_bytes: 8 },
+        changes: [change("checkpoint", 4), change("offload", 2), change("dearer", 9)].map((each) => ({
+            ...each,
+            allocated_bytes: 0,
+        })),
+    });
+    const holder = remedy("cache keeps 1 GiB", "");
+    const loop = remedy("losses keeps 2 GiB", "keep loss.item()");
+    const listed = remedy("8 B fall to 4 B", "checkpoint(…)", "checkpoint");
+    assert.equal(firstRemedy(whatIf(holder, loop, listed)), loop);
+    assert.deepEqual(furtherRemedies(whatIf(holder, loop, listed)), [holder]);
+    assert.equal(firstRemedy(whatIf(holder, listed, loop)), listed);
+    assert.deepEqual(furtherRemedies(whatIf(holder, listed, loop)), [holder, loop]);
+    assert.equal(changeOfRemedy(listed, whatIf()).hint, "checkpoint");
+    assert.equal(firstRemedy(whatIf(holder, remedy("", "", "dearer"))), null, "a change that saves nothing is none");
 });

@@ -1,0 +1,125 @@
+#include "words/first_remedies.h"
+
+#include "answer/escape.h"
+#include "words/advice_words.h"
+#include "words/change_words.h"
+#include "words/finding_words.h"
+#include "words/observed_words.h"
+#include "words/run_words.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+/* ---- a finding and a change ---- */
+
+/* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ". */
+static void add_saving(const struct mt_advice_answer *answer, const struct mt_finding *finding, struct mt_text *out)
+{
+    const struct mt_advice *advice = &answer->advice;
+    const struct mt_advice_input *input = &answer->material.input;
+    const bool is_reserved = mt_finding_is_of_reserved(finding);
+    if (is_reserved && input->is_another) {
+        mt_text_add(out, "With ");
+        mt_replayed_allocator_add(input, out);
+        mt_text_add(out, " the");
+    } else {
+        mt_text_add(out, "The");
+    }
+    mt_text_add(out, " peak of %s %s can fall by %s: ",
+                MT_SIZE(is_reserved ? advice->as_it_was.reserved_bytes : advice->peak_bytes),
+                is_reserved ? "reserved" : "requested", MT_SIZE(finding->saved_bytes));
+}
+
+/* Adds "gradients stay allocated during the next forward pass, which does not need them (gradient, 12.69 GiB in 291 blocks)." */
+static void add_waste(const struct mt_finding *finding, struct mt_text *out)
+{
+    mt_text_add(out, "%s (", mt_finding_words[finding->pattern].waste);
+    size_t begin = out->length;
+    mt_finding_add_short_blocks(finding, out);
+    mt_text_add(out, "%s%s", out->length > begin ? ", " : "", MT_SIZE(finding->bytes));
+    if (finding->blocks > 0)
+        mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "gap" : "block",
+                    finding->blocks == 1 ? "" : "s");
+    if (finding->taken_at[0] != '\0') {
+        mt_text_add(out, ", at ");
+        mt_text_add_visible(out, finding->taken_at);
+    }
+    mt_text_add(out, ")");
+    if (finding->holder != NULL) {
+        mt_text_add(out, ": ");
+        mt_holder_add(finding->holder, out);
+    }
+    mt_text_add(out, ".");
+}
+
+static void add_finding(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
+{
+    const struct mt_finding *finding = answer->advice.findings;
+    const struct mt_program *program = &answer->material.input.program;
+    struct mt_remedy *remedy = mt_remedy_list_add(remedies);
+    add_saving(answer, finding, &remedy->what);
+    add_waste(finding, &remedy->what);
+    mt_hint_add(mt_finding_hint(finding), program, &remedy->how);
+    mt_finding_add_mended(finding, program, &remedy->change);
+}
+
+static void add_change(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer,
+                       const struct mt_program_change *change)
+{
+    const struct mt_program *program = &answer->material.input.program;
+    struct mt_remedy *remedy = mt_remedy_list_add(remedies);
+    mt_change_add(change, program, &remedy->change);
+    mt_text_add(&remedy->what, "The %s reserved fall to %s with %s.", MT_SIZE(answer->changes.as_it_was.reserved_bytes),
+                MT_SIZE(change->replay.reserved_bytes), mt_text_get(&remedy->change));
+    mt_change_add_hint(change, program, &remedy->how);
+}
+
+/* Returns what the first finding saves; 0 if there is none. */
+static uint64_t saved_by_finding(const struct mt_advice_answer *answer)
+{
+    return answer->advice.count > 0 ? answer->advice.findings[0].saved_bytes : 0;
+}
+
+void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
+{
+    const uint64_t saved_bytes = saved_by_finding(answer);
+    const bool is_option = saved_bytes > 0 && mt_finding_is_optional(answer->advice.findings);
+    const struct mt_program_change *change =
+        mt_changes_first(&answer->changes, is_option ? 2 * saved_bytes : saved_bytes);
+    if (change != NULL)
+        add_change(remedies, answer, change);
+    if (saved_bytes > 0)
+        add_finding(remedies, answer);
+}
+
+/* ---- an option ---- */
+
+/* Returns the option that lowers the peak most; NULL if none lowers it by more than `least_bytes`. The peak of a run that ended
+ * out of memory is none to compare with. */
+static const struct mt_simulated_option *best_option(const struct mt_simulated_advice *simulated, uint64_t least_bytes)
+{
+    const struct mt_simulated_option *best = NULL;
+    const uint64_t before = simulated->as_it_is.peak_requested_bytes;
+    for (size_t i = 0; i < simulated->count && simulated->as_it_is.fits; i++) {
+        const uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
+        assert(after < before);
+        if (before - after <= least_bytes)
+            continue;
+        best = &simulated->options[i];
+        least_bytes = before - after;
+    }
+    return best;
+}
+
+void mt_first_remedies_add_option(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
+{
+    const struct mt_simulated_advice *simulated = &answer->simulated;
+    const struct mt_simulated_option *best = best_option(simulated, saved_by_finding(answer));
+    if (best == NULL)
+        return;
+    struct mt_remedy *remedy = mt_remedy_list_add(remedies);
+    mt_fit_remedy_add_changes(&best->remedy, &remedy->change);
+    mt_text_add(&remedy->what, "With memtrace run %s, the peak of requested bytes falls by %s.",
+                mt_text_get(&remedy->change),
+                MT_SIZE(simulated->as_it_is.peak_requested_bytes - best->simulation.peak_requested_bytes));
+}
