@@ -18,7 +18,7 @@ export function alikeLabels({ labels }) {
 }
 
 /**
- * Groups blocks that are alike, the largest first.
+ * Groups blocks that are alike, the group with most bytes first.
  * @param {Run} run
  * @param {Uint32Array} alike   of alikeLabels
  * @param {number[]} blocks   largest first
@@ -35,5 +35,5 @@ export function groupAlikeBlocks(run, alike, blocks) {
     }
     /** @param {AlikeGroup} group */
     const total = ({ bytes, blocks: members }) => bytes * members.length;
-    return [...groups.values()].sort((a, b) => b.bytes - a.bytes || total(b) - total(a));
+    return [...groups.values()].sort((a, b) => total(b) - total(a) || b.bytes - a.bytes);
 }

@@ -25,14 +25,14 @@ function refusalAt(run, moment) {
 }
 
 /**
- * Returns "51.75 GiB in 12 segments; 805.41 MiB free in 40 holes, the largest 20.00 MiB".
+ * Returns "51.75 GiB in 12 segments; 805.41 MiB free in 40 gaps, the largest 20.00 MiB".
  * @param {import("./holes.js").Holes} held
  * @param {?Refusal} refused
  */
 function holesText({ segments, reserved, holes }, refused) {
     const free = holes.reduce((sum, { bytes }) => sum + bytes, 0);
     const largest = holes.reduce((most, { bytes }) => Math.max(most, bytes), 0);
-    const among = holes.length > 0 ? ` in ${plural(holes.length, "hole")}, the largest ${sizeText(largest)}` : "";
+    const among = holes.length > 0 ? ` in ${plural(holes.length, "gap")}, the largest ${sizeText(largest)}` : "";
     const asked = refused ? `; ${sizeText(refused.bytes)} was refused` : "";
     return `${sizeText(reserved)} in ${plural(segments, "segment")}; ${sizeText(free)} free${among}${asked}`;
 }

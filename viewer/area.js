@@ -166,7 +166,7 @@ function drawCapacity(plot, scene, top, most, height) {
     context.lineTo(LEFT + plot.width, y);
     context.stroke();
     context.font = `11px ${theme.font}`;
-    const text = `${scene.card || "card"}: ${sizeText(capacity)}`;
+    const text = `room on ${scene.card || "the card"}: ${sizeText(capacity)}`;
     const ghost = ghostLeft(plot, scene, 0);
     const left = ghost !== null && ghost < plot.width / 2 ? plot.width - context.measureText(text).width - 6 : 6;
     drawLabel(context, theme, text, LEFT + left, y - 9, theme.alarm);

@@ -2,7 +2,9 @@
 import { byId, make, setText } from "./dom.js";
 import { changeText, exactBytes } from "./numbers.js";
 
+/** Causes that are shown: so many at most, and none below this share of the largest. */
 const MOST_CAUSES = 12;
+const LEAST_SHARE = 0.001;
 
 /**
  * @param {string} name
@@ -34,10 +36,12 @@ export class Causes {
         if (!answers?.diff) return;
         const { causes, allocated_delta_bytes: delta } = answers.diff;
         const most = [...causes].sort((a, b) => Math.abs(b.bytes) - Math.abs(a.bytes));
-        const rest = most.splice(MOST_CAUSES).reduce((sum, { bytes }) => sum + bytes, 0);
+        const least = LEAST_SHARE * Math.abs(most[0]?.bytes ?? 0);
+        const shown = most.filter(({ bytes }) => Math.abs(bytes) >= least).slice(0, MOST_CAUSES);
+        const rest = most.slice(shown.length).reduce((sum, { bytes }) => sum + bytes, 0);
         setText(byId("causes-sentence"), answers.sentence ?? "");
         byId("cause-rows").replaceChildren(
-            ...most.map(({ cause, bytes, evidence }) => makeCause(cause, bytes, evidence)),
+            ...shown.map(({ cause, bytes, evidence }) => makeCause(cause, bytes, evidence)),
             ...(rest === 0 ? [] : [makeCause("all other causes", rest)]),
             makeCause("allocated at the peak", delta),
         );

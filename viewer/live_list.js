@@ -1,5 +1,5 @@
 /**
- * The live blocks at the pinned moment, largest first: alike ones in one row, which unfolds to each of them. It is a table, so
+ * The live blocks at the pinned moment: alike ones in one row, which unfolds to each of them, the row with most bytes first. It is a table, so
  * that people who can't see the map can read it, and reach every block.
  */
 import { groupAlikeBlocks } from "./alike.js";

@@ -46,13 +46,14 @@ export function makePlots(scene) {
     const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
     let difference = null;
     if (scene.runs.length > 1) {
+        const [first, second] = scene.runs.map(({ info }) => shortText(runName(info)));
         const canvas = make("canvas", {
             "data-chart": "difference",
             role: "img",
             id: "difference",
             "aria-label": "Difference by role or category",
         });
-        children.push(make("h2", { class: "chart-title" }, "Difference: second minus first"), canvas);
+        children.push(make("h2", { class: "chart-title" }, `Difference: ${second} minus ${first}`), canvas);
         difference = new Plot(canvas);
     }
     byId("areas").replaceChildren(...children);
@@ -144,11 +145,11 @@ export class Painter {
         this.overlay.fit(map.width);
     }
 
-    /** Returns "; the card has 139.21 GiB, above the chart" of a card whose line is not drawn. */
+    /** Returns "; room on the card: 139.21 GiB, above the chart" if the line of its room is not drawn. */
     capacityText() {
         const { capacity, card, areaTop, runs } = this.scene;
         return runs.length === 1 && capacity > areaTop
-            ? `; ${card || "the card"} has ${sizeText(capacity)}, above the chart`
+            ? `; room on ${card || "the card"}: ${sizeText(capacity)}, above the chart`
             : "";
     }
 

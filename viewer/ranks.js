@@ -1,11 +1,11 @@
 /**
- * The ranks of a job: a small chart of each on one axis of time, the highest peak first. A rank whose run is on the page can be
+ * The ranks of a job: a small chart of each on one axis, the highest peak first. A rank whose run is on the page can be
  * opened; of another, the command that shows it is copied.
  *
  * @typedef {{rank: number, run: string, alike: number, host: string, state: string, peak_bytes: number, step: number,
  *   phase: string, span: string, above_median_bytes: number, excess: ?{category: string, bytes: number},
- *   is_whole: boolean, duration_ns: number, bin_ns: number, bytes: number[]}} Rank
- * @typedef {{job: string, place: string, shown: number, missing: number[], ranks: Rank[]}} Job
+ *   is_whole: boolean, length: number, bin: number, bytes: number[]}} Rank
+ * @typedef {{job: string, place: string, shown: number, axis: "time" | "event", missing: number[], ranks: Rank[]}} Job
  * @typedef {Job & {current: number, length: number, most: number}} ShownJob   current: the rank that is shown
  */
 import { takeJson } from "./answers.js";
@@ -53,7 +53,7 @@ export function rangesText(numbers) {
  * @param {ShownJob} job
  * @param {number} [only]
  */
-export function areaPath({ bin_ns: bin, bytes }, job, only = -1) {
+export function areaPath({ bin, bytes }, job, only = -1) {
     /** @param {number} i */
     const x = (i) => ((Math.min(i * bin, job.length) / job.length) * CHART_WIDTH).toFixed(1);
     /** @param {number} value */
@@ -87,8 +87,11 @@ function whereText({ step, phase, span }) {
     return placeText({ step: step >= 0 ? `step ${step}` : "", phase, span });
 }
 
-/** @param {Rank} rank */
-function detailText(rank) {
+/**
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ */
+function detailText(rank, job) {
     const { excess, state, host } = rank;
     return [
         whereText(rank),
@@ -96,7 +99,7 @@ function detailText(rank) {
             ? `${changeText(rank.above_median_bytes)} than the median, ${changeText(excess.bytes)} ${excess.category}`
             : "",
         state === "done" ? "" : state,
-        host,
+        job.ranks.some((other) => other.host !== host) ? host : "",
     ]
         .filter((text) => text)
         .join(" · ");
@@ -142,7 +145,7 @@ function makeRow(rank, job) {
         { class: "rank" },
         makeOpener(rank, job),
         make("span", { class: "size", title: exactBytes(rank.peak_bytes) }, sizeText(rank.peak_bytes)),
-        make("span", { class: "faint", title: detailText(rank) }, shortText(detailText(rank))),
+        make("span", { class: "faint", title: detailText(rank, job) }, shortText(detailText(rank, job))),
         makeChart(rank, job),
     );
 }
@@ -192,7 +195,8 @@ function groupAlike(ranks) {
 /** @param {ShownJob} job */
 function showJob(job) {
     setText(byId("ranks-title"), shortText(titleText(job)));
-    setText(byId("ranks-axis"), `each from its start, 0 to ${timeText(job.length)}, and 0 to ${sizeText(job.most)}`);
+    const length = job.axis === "event" ? plural(job.length, "event") : timeText(job.length);
+    setText(byId("ranks-axis"), `each from its start, 0 to ${length}, and 0 to ${sizeText(job.most)}`);
     byId("rank-list").replaceChildren(...groupAlike(job.ranks).map((ranks) => makeGroup(ranks, job)));
     byId("ranks").hidden = false;
     byId("rank-list").querySelector("[aria-current]")?.closest(".rank")?.scrollIntoView({ block: "nearest" });
@@ -209,7 +213,7 @@ export async function showRanks(rank) {
     showJob({
         ...job,
         current: rank === "" ? job.shown : Number(rank),
-        length: Math.max(1, ...job.ranks.map(({ duration_ns: duration }) => duration)),
+        length: Math.max(1, ...job.ranks.map(({ length }) => length)),
         most: Math.max(1, ...job.ranks.map(({ peak_bytes: peak }) => peak)),
     });
 }

@@ -16,8 +16,9 @@ import { liveBlocks, reservedAt } from "./moment.js";
 import { exactBytes, sizeText } from "./numbers.js";
 import { runName } from "./where.js";
 
-/** Roles with a part of their own, from the left. All others share one. */
+/** Roles with a part of their own, from the left; others have one if they have a share of the live bytes, or else share one. */
 const CARD_ROLES = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
+const LEAST_OWN_PART = 0.04;
 const OTHER_ROLES = "other";
 /** What a run reserved at most, beyond the reserved bytes of the moment. */
 const RESERVED_ELSE = "reserved at other times";
@@ -26,21 +27,35 @@ const RESERVED_ELSE = "reserved at other times";
 const LEAST_IN_KEY = 0.002;
 
 /**
- * Returns the live bytes of a run by role after a moment: each of CARD_ROLES, then the others.
+ * Returns the live bytes of a run by role after a moment.
  * @param {Scene} scene
  * @param {number} number
  * @param {number} moment
- * @returns {MemoryPart[]}
+ * @returns {Map<string, number>}
  */
-export function rolesAt(scene, number, moment) {
+function bytesByRole(scene, number, moment) {
     const { labels, blocks, sizes } = scene.runs[number];
     const roleOf = wordOfLabels(scene.description, labels, "role");
-    const parts = [...CARD_ROLES, OTHER_ROLES].map((name) => ({ name, bytes: 0 }));
+    const bytes = new Map(CARD_ROLES.map((name) => [name, 0]));
     for (const block of liveBlocks(scene, number, moment)) {
-        const place = CARD_ROLES.indexOf(roleOf(blocks.label[block]));
-        parts[place < 0 ? CARD_ROLES.length : place].bytes += sizes.block[blocks.size[block]];
+        const role = roleOf(blocks.label[block]);
+        bytes.set(role, (bytes.get(role) ?? 0) + sizes.block[blocks.size[block]]);
     }
-    return parts;
+    return bytes;
+}
+
+/**
+ * Returns them as parts: each of CARD_ROLES, then others with much, the largest first, then the rest.
+ * @param {Map<string, number>} byRole
+ * @returns {MemoryPart[]}
+ */
+export function rolesInParts(byRole) {
+    const all = [...byRole].map(([name, bytes]) => ({ name, bytes }));
+    const least = LEAST_OWN_PART * sumOf(all);
+    const others = all.filter(({ name }) => !CARD_ROLES.includes(name)).sort((a, b) => b.bytes - a.bytes);
+    const large = others.filter(({ name, bytes }) => bytes >= least && name !== OTHER_ROLES);
+    const rest = others.filter((part) => !large.includes(part));
+    return [...all.slice(0, CARD_ROLES.length), ...large, { name: OTHER_ROLES, bytes: sumOf(rest) }];
 }
 
 /**
@@ -52,7 +67,7 @@ export function rolesAt(scene, number, moment) {
 export function memoryParts(scene, number) {
     const run = scene.runs[number];
     const moment = scene.openingMoments[number];
-    const roles = rolesAt(scene, number, moment);
+    const roles = rolesInParts(bytesByRole(scene, number, moment));
     const live = sumOf(roles);
     const then = reservedAt(run, moment);
     const reserved = scene.refusals[number] ? then : run.peaks.reserved.bytes;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mt_status read_rank(const struct mt_rank *rank, struct mt_page_rank *out)
+static mt_status read_rank(const struct mt_rank *rank, mt_curve_axis axis, struct mt_page_rank *out)
 {
     struct mt_trace *trace;
     const struct mt_run *run;
@@ -16,7 +16,7 @@ static mt_status read_rank(const struct mt_rank *rank, struct mt_page_rank *out)
     mt_status status = mt_trace_find_numbered(trace, rank->run, &run);
     if (status == MT_OK) {
         out->event_count = run->event_count;
-        status = mt_trace_curve(trace, run, MT_CURVE_BY_TIME, &out->curve);
+        status = mt_trace_curve(trace, run, axis, &out->curve);
     }
     mt_trace_close(trace);
     return status;
@@ -52,7 +52,7 @@ mt_status mt_page_ranks_read(const struct mt_page_job *job, struct mt_page_rank 
     *out = mt_host_alloc(job->job->count * sizeof **out);
     memset(*out, 0, job->job->count * sizeof **out);
     for (size_t i = 0; i < job->job->count && status == MT_OK; i++)
-        status = read_rank(job->job->ranks[i].of, &(*out)[i]);
+        status = read_rank(job->job->ranks[i].of, job->axis, &(*out)[i]);
     if (status == MT_OK)
         choose_whole(job, *out);
     return status;
@@ -104,8 +104,8 @@ static json_t *describe_rank(const struct mt_job_rank *rank, const struct mt_pag
     json_object_set_new(object, "above_median_bytes", json_integer(rank->above_median_bytes));
     json_object_set_new(object, "excess", describe_excess(rank));
     json_object_set_new(object, "is_whole", json_boolean(page->is_whole));
-    json_object_set_new(object, "duration_ns", json_integer(page->curve.end));
-    json_object_set_new(object, "bin_ns", json_integer(page->curve.bin));
+    json_object_set_new(object, "length", json_integer(page->curve.end));
+    json_object_set_new(object, "bin", json_integer(page->curve.bin));
     json_object_set_new(object, "bytes", describe_curve(&page->curve));
     return object;
 }
@@ -121,6 +121,7 @@ static json_t *describe(const struct mt_page_job *page, const struct mt_page_ran
     json_object_set_new(object, "job", mt_json_text(job->job));
     json_object_set_new(object, "place", mt_json_text(page->place));
     json_object_set_new(object, "shown", json_integer(page->shown));
+    json_object_set_new(object, "axis", json_string(page->axis == MT_CURVE_BY_EVENT ? "event" : "time"));
     json_object_set_new(object, "missing", missing);
     json_object_set_new(object, "ranks", list);
     return object;

@@ -9,8 +9,9 @@
 /* The ranks of a job. Texts and the job are borrowed. */
 struct mt_page_job {
     const struct mt_rank_job *job;
-    const char *place; /* the folder of the traces, or the trace of all, as the user gave it */
-    int64_t shown;     /* the rank that the page opens with: one of the job's */
+    const char *place;  /* the folder of the traces, or the trace of all, as the user gave it */
+    int64_t shown;      /* the rank that the page opens with: one of the job's */
+    mt_curve_axis axis; /* of all charts: time, but of dry runs events */
 };
 
 /* A page has whole runs of its ranks up to so many events, some 10 MB. */

@@ -16,8 +16,8 @@ export function makeRank(rank, peak, rest = {}) {
         above_median_bytes: 0,
         excess: null,
         is_whole: true,
-        duration_ns: 4000,
-        bin_ns: 1024,
+        length: 4000,
+        bin: 1024,
         bytes: [0, peak / 2, peak, 0],
         ...rest,
     };
@@ -28,11 +28,11 @@ export function makeJob() {
     const page = makeSyntheticPage(500, ["small"]);
     const ranks = [
         makeRank(5, 4096, { above_median_bytes: 2048, excess: { category: "Loss", bytes: 1024 } }),
-        makeRank(0, 2048, { alike: 1, state: "killed", duration_ns: 8000, bin_ns: 2048 }),
+        makeRank(0, 2048, { alike: 1, state: "killed", host: "node<b>2</b>", length: 8000, bin: 2048 }),
         makeRank(1, 2048, { alike: 1 }),
         makeRank(3, 2048, { alike: 1 }),
         makeRank(2, 1024, { is_whole: false }),
     ];
     const others = Object.fromEntries([0, 1, 3].map((rank) => [rank, makeSyntheticPage(300 + 100 * rank, ["small"])]));
-    return { ...page, job: { job: "train", place: "my traces", shown: 5, missing: [4], ranks }, others };
+    return { ...page, job: { job: "train", place: "my traces", shown: 5, axis: "time", missing: [4], ranks }, others };
 }

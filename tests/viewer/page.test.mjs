@@ -108,12 +108,16 @@ test("the live list is a table, largest first, of every block that is live", () 
         ).length;
         const caption = await page.textContent("#live-title");
         assert.match(caption, new RegExp(`^${live} blocks live`));
-        const sizes = await page
-            .locator("#live .group td:first-child")
-            .evaluateAll((cells) => cells.map((cell) => Number(cell.title.replace(/\D/g, ""))));
+        const sizes = await page.locator("#live .group td:first-child").evaluateAll((cells) =>
+            cells.map((cell) => {
+                const count = cell.querySelector(".each")?.textContent.split(" ×")[0] ?? "1";
+                return Number(cell.title.replace(/\D/g, "")) * Number(count.replaceAll(",", ""));
+            }),
+        );
         assert.ok(sizes.length > 10);
         sizes.slice(1).forEach((size, i) => assert.ok(size <= sizes[i]));
-        await page.locator("#live .group button:not(.fold)").first().click();
+        await page.locator("#live .group button.fold").first().click();
+        await page.locator("#live .member button").first().click();
         await settle(page);
         assert.equal(await page.isVisible("#block"), true);
         assert.match(await page.textContent("#block-facts"), /requested.*bytes/);

@@ -242,12 +242,12 @@ test("the page of two runs says what memtrace diff says", { skip }, () =>
     }),
 );
 
-test("the holes at the moment of the refusal are those of memtrace oom", { skip }, () =>
+test("the gaps at the moment of the refusal are those of memtrace oom", { skip }, () =>
     withPage("oom", async (page) => {
         const { asked, memory } = ask(started.folder, "oom", "--run", "oom");
         const text = await page.textContent("#allocator-text");
         assert.ok(text.startsWith(`${sizeText(memory.reserved_bytes)} in `), text);
-        assert.ok(text.includes(`${sizeText(memory.hole_bytes)} free in ${memory.hole_count} holes`), text);
+        assert.ok(text.includes(`${sizeText(memory.hole_bytes)} free in ${memory.hole_count} gaps`), text);
         assert.ok(text.includes(`the largest ${sizeText(memory.largest_hole_bytes)}`), text);
         assert.ok(text.endsWith(`; ${sizeText(asked.requested_bytes)} was refused`), text);
     }),

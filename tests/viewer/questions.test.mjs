@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { firstAxisKind, makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
+import { rolesInParts } from "../../viewer/verdict_card.js";
 import { changeOfRemedy, firstRemedy, furtherRemedies } from "../../viewer/answers.js";
 import { verdictText } from "../../viewer/answer.js";
 import { besideMark, phaseBackgrounds, reservedByColumn } from "../../viewer/area.js";
@@ -627,4 +628,25 @@ test("the first remedy says what to write, and further ones are those that no ch
     assert.deepEqual(furtherRemedies(whatIf(holder, listed, loop)), [holder, loop]);
     assert.equal(changeOfRemedy(listed, whatIf()).hint, "checkpoint");
     assert.equal(firstRemedy(whatIf(holder, remedy("", "", "dearer"))), null, "a change that saves nothing is none");
+});
+
+test("the card has a part for each role with much memory, and one for all others", () => {
+    const roles = ["parameter", "optimizer state", "gradient", "activation", "temporary"];
+    const byRole = new Map([
+        ...roles.map((role, i) => [role, i]),
+        ["buffer", 1],
+        ["weight cast", 60],
+        ["input", 30],
+        ["other", 9],
+    ]);
+    const parts = rolesInParts(byRole);
+    assert.deepEqual(parts.map(({ name, bytes }) => `${name} ${bytes}`).slice(roles.length), [
+        "weight cast 60",
+        "input 30",
+        "other 10",
+    ]);
+    assert.equal(
+        parts.reduce((sum, { bytes }) => sum + bytes, 0),
+        [...byRole.values()].reduce((a, b) => a + b),
+    );
 });

@@ -48,7 +48,7 @@ test("ranges and ranks are spelled and read as people write them", () => {
 });
 
 test("an area has each bin at its place, and ends with its run", () => {
-    const rank = { bin_ns: 1024, bytes: [0, 50, 100] };
+    const rank = { bin: 1024, bytes: [0, 50, 100] };
     const job = { length: 4096, most: 100 };
     assert.equal(areaPath(rank, job), "M0.0 100V100.0H250.0V50.0H500.0V0.0H750.0V100Z");
     assert.equal(areaPath(rank, job, 2), "M500.0 100V0.0H750.0V100Z");
@@ -73,7 +73,7 @@ test("the page lists the ranks, the highest first, those that are alike folded",
             await rows.nth(0).textContent(),
             /4\.00 KiB.*step 1, backward, model\.layers\.7.*\+2\.00 KiB than the median, \+1\.00 KiB Loss/,
         );
-        assert.match(await rows.nth(1).textContent(), /killed · node<b>1<\/b>/);
+        assert.match(await rows.nth(1).textContent(), /killed · node<b>2<\/b>/);
         assert.equal(await page.textContent("#ranks summary"), "2 ranks are alike: 1, 3");
         await page.click("#ranks summary");
         await settle(page);

@@ -1,5 +1,6 @@
 /* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
 #include "analysis/ranks/rank_job.h"
+#include "analysis/run_settings.h"
 #include "answer/output_file.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -168,12 +169,23 @@ static mt_status show_compared(const struct timeline_options *timeline, const st
     return status;
 }
 
+/* Finds the axis of the charts of ranks: a dry run's times are its host's. */
+static mt_status find_axis(const struct mt_question *question, mt_curve_axis *out)
+{
+    struct mt_settings settings;
+    MT_TRY(mt_settings_load(question->trace, question->run, &settings));
+    *out = mt_program_of_settings(&settings).is_dry ? MT_CURVE_BY_EVENT : MT_CURVE_BY_TIME;
+    mt_settings_release(&settings);
+    return MT_OK;
+}
+
 /* Shows a rank with the others of its job beside it; alone if there are none, or if it was run again since. */
 static mt_status show_job(const struct timeline_options *timeline, const struct mt_question *question,
                           const struct mt_rank_job *job, struct mt_page_plan *plan)
 {
     const struct mt_run *run = question->run;
-    const struct mt_page_job shown = {.job = job, .place = timeline->trace.trace, .shown = run->rank};
+    struct mt_page_job shown = {.job = job, .place = timeline->trace.trace, .shown = run->rank};
+    MT_TRY(find_axis(question, &shown.axis));
     const struct mt_job_rank *rank;
     const bool is_newest = mt_rank_job_find(job, run->rank, &rank) == MT_OK && rank->of->run == run->id;
     plan->job = is_newest && job->count > 1 ? &shown : NULL;
