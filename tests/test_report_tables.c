@@ -143,6 +143,8 @@ static void dtypes_under_fp16_are_those_of_tensors(void **state)
     assert_string_equal(cell_text(table, row_of(table, "tensor", "logits"), "fp16 autocast"), "fp16");
     for (size_t row = 0; row < json_array_size(rows_of(table)); row++)
         assert_string_not_equal(cell_text(table, row, "fp16 autocast"), "none");
+    /* That of the parameters: the loss scaler's, which is of two dtypes, is none of the model's. */
+    assert_string_equal(cell_text(table, row_of(table, "tensor", "optimizer state"), "fp16 autocast"), "fp32");
     assert_true(is_said(page, "dtypes", "Matrix products take copies of their operands in fp16"));
     assert_int_equal(json_array_size(rows_of(table_of(page, "autocast", "peaks"))), 1);
     run(TINY "--seq 8 --autocast off --kernels --steps 2");

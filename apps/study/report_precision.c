@@ -29,7 +29,7 @@ static const struct tensor tensors[] = {
     {"logits", "einsum", NULL, "forward", {"lm_head"}},
     {"loss", "Loss", NULL, "loss", {NULL}},
     {"gradients of parameters", "Gradient", "gradient", NULL, {NULL}},
-    {"optimizer state", "Opt State", "optimizer state", NULL, {NULL}},
+    {"optimizer state", "Opt State", "optimizer state", NULL, {".weight"}}, /* not the loss scaler's */
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
 

@@ -118,12 +118,12 @@ class Trace:
         return Page(ask_program("timeline", "--trace", self.path, "--run", str(self.run(run).number), "-o", "-"), height)
 
     def __str__(self) -> str:
-        peak = f"\n\n{self.peak()}" if self.runs() else ""
+        peak = f"\n\n{self.peak(by='role')}" if self.runs() else ""
         return f"{visible(self.path)}\n{table_text(self._list())}{peak}"
 
     def _repr_html_(self) -> str:
         runs = self._list()
-        curve, peak = (self.curve()._repr_html_(), self.peak()._repr_html_()) if runs else ("", "")
+        curve, peak = (self.curve()._repr_html_(), self.peak(by="role")._repr_html_()) if runs else ("", "")
         return trace_page(self.path, runs, curve, peak)
 
     def _list(self) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import memtrace
+from memtrace._html import ROLES
 from memtrace._library import find_program
 from memtrace._rows import Rows
 
@@ -110,7 +111,8 @@ class Balanced(html.parser.HTMLParser):
 def test_notebooks_get_html_with_a_row_a_share(trace):
     page = Balanced()
     page.feed(trace._repr_html_())
-    shares = trace.peak().shares
+    shares = trace.peak(by="role").shares
+    assert all(f'background:{ROLES[share.category]}"' in trace._repr_html_() for share in shares)
     assert page.under_way == [] and page.seen.count("rect") == len(shares) and page.seen.count("path") == 1
     assert page.seen.count("tr") == 1 + len(trace.runs()) + 1 + len(shares)
     assert "script" not in page.seen
@@ -129,7 +131,7 @@ def test_text_of_a_trace_is_escaped():
 def test_print_shows_tables(trace):
     said = str(trace).splitlines()
     assert said[0] == trace.path and said[1].split()[:3] == ["number", "name", "state"] and said[2].split()[1] == "small"
-    assert str(trace).endswith(str(trace.peak())) and str(trace.top(1)).split()[0] == "bytes"
+    assert str(trace).endswith(str(trace.peak(by="role"))) and str(trace.top(1)).split()[0] == "bytes"
     assert str(Rows(())) == "no rows"
 
 
