@@ -237,6 +237,38 @@ static void an_autocast_region_casts_each_weight_once(void **state)
     close_bench(&bench);
 }
 
+/* Writes the attention of x with itself, without projections, to `out`, and x to `values`: COUNT elements each. */
+static void attend(mt_attention_kind kind, bool without_mask, double *values, double *out)
+{
+    struct bench bench;
+    open_bench(&bench, "cpu:1GiB", kind, MT_F64);
+    bench.layer.without_mask = without_mask;
+    struct mt_tensor *x = mt_view(&bench.rt, bench.input.value, 3, (const int64_t[]){BATCH, LENGTH, WIDTH});
+    struct mt_tensor *y = mt_attention_layer_attend(&bench.rt, &bench.layer, x, x, x);
+    mt_runtime_phase(&bench.rt, MT_PHASE_BACKWARD);
+    mt_graph_backward(&bench.rt, y);
+    assert_int_equal(bench.rt.status, MT_OK);
+    read_back(&bench, x, values);
+    read_back(&bench, y, out);
+    MT_RELEASE(&bench.rt, x, y);
+    close_bench(&bench);
+}
+
+/* With a mask the first position sees itself alone, and the last one all: as every position does without one. */
+static void without_a_mask_each_position_sees_all(void **state)
+{
+    (void)state;
+    enum { LAST = (LENGTH - 1) * WIDTH };
+    static double x[COUNT], masked[COUNT], open[COUNT], softmax[COUNT];
+    attend(MT_ATTENTION_CUSTOM, false, x, masked);
+    attend(MT_ATTENTION_CUSTOM, true, x, open);
+    attend(MT_ATTENTION_SOFTMAX, true, x, softmax);
+    assert_true(distance(masked, x, WIDTH) < 1e-14);
+    assert_true(distance(open, x, WIDTH) > 1e-3);
+    assert_true(distance(masked + LAST, open + LAST, WIDTH) < 1e-14);
+    assert_true(distance(softmax, open, COUNT) < 1e-14);
+}
+
 int main(int count, char **arguments)
 {
     const struct CMUnitTest on_a_card[] = {
@@ -247,6 +279,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_variant_computes_one_thing),
         cmocka_unit_test(no_position_sees_a_later_one),
+        cmocka_unit_test(without_a_mask_each_position_sees_all),
         cmocka_unit_test(an_autocast_region_casts_each_weight_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,10 +83,12 @@ static void expect_formula(const struct mt_attention_case *study)
     bool told = outcome.status == MT_OK && outcome.kept.is_known && outcome.kept.requested_bytes == bytes &&
                 live.bytes == bytes && live.square_bytes == square_bytes && live.squares == squares[study->attention];
     if (!told)
-        fail_msg("%s, %s, batch %" PRId64 ", %" PRId64 " heads, d %" PRId64 ", seq %" PRId64 ": formula %" PRIu64
+        fail_msg("%s, %s, batch %" PRId64 ", %" PRId64 " heads, d %" PRId64 ", seq %" PRId64 "%s%s: formula %" PRIu64
                  ", counter %" PRIu64 ", events %" PRIu64 "; of size T² formula %" PRIu64 ", events %" PRIu64,
                  kind_names[study->attention], mt_dtype_name(study->dtype), study->batch, study->heads, study->d_model,
-                 study->seq, bytes, outcome.kept.requested_bytes, live.bytes, square_bytes, live.square_bytes);
+                 study->seq, study->without_projections ? ", without projections" : "",
+                 study->without_mask ? ", without a mask" : "", bytes, outcome.kept.requested_bytes, live.bytes,
+                 square_bytes, live.square_bytes);
     assert_int_equal(outcome.stats.all.blocks, 0);
     recording_close(&outcome.recording);
 }
@@ -104,6 +106,8 @@ static void what_is_kept_is_what_the_formula_says(void **state)
             study.seq = 2 + (int64_t)(mt_splitmix64(seed + drawn++) % 3000);
         } while (study.seq == study.d_model || study.seq == study.d_model / study.heads);
         study.dtype = mt_splitmix64(seed + drawn++) % 2 == 0 ? MT_F32 : MT_BF16;
+        study.without_projections = mt_splitmix64(seed + drawn++) % 2 == 0;
+        study.without_mask = study.attention <= MT_ATTENTION_SOFTMAX && mt_splitmix64(seed + drawn++) % 2 == 0;
         expect_formula(&study);
     }
 }

@@ -19,6 +19,7 @@ static const struct mt_row_type term_type = MT_ROW_TYPE(struct mt_attention_term
 static const struct mt_field kept_fields[] = {
     MT_BYTES(CELL, result.kept.requested_bytes, "requested_bytes", NULL, "as requested"),
     MT_BYTES(CELL, result.kept.allocated_bytes, "allocated_bytes", NULL, "of blocks"),
+    MT_BYTES(CELL, result.kept.workspace_bytes, "workspace_bytes", NULL, "of matrix products, not in these"),
     MT_DIFFERENCE(CELL, difference_bytes, "difference_bytes", NULL, "requested less formula_bytes"),
     MT_FIELDS_END,
 };
@@ -124,7 +125,8 @@ const struct mt_row_type mt_attention_limit_type = MT_ROW_TYPE(LIMIT, limit_fiel
             MT_BYTES(ANSWER, memory_bytes, "memory_bytes", NULL, "of the device, that a run could have"),              \
             MT_TEXT(ANSWER, trace, "trace", NULL, "null: not traced"),                                                 \
             MT_INTEGER(ANSWER, grid.batch, "batch", NULL, NULL), MT_INTEGER(ANSWER, grid.heads, "heads", NULL, NULL),  \
-            MT_INTEGER(ANSWER, grid.repeats, "repeats", NULL, NULL),                                                   \
+            MT_FLAG(ANSWER, has_projections, "projections", NULL, "of q, k, v and the output"),                        \
+            MT_FLAG(ANSWER, is_causal, "causal", NULL, NULL), MT_INTEGER(ANSWER, grid.repeats, "repeats", NULL, NULL), \
             MT_ROWS(ANSWER, cells, cell_count, "rows", rows, NULL),                                                    \
             MT_ROWS(ANSWER, limits, limit_count, "limits", &mt_attention_limit_type, NULL), MT_FIELDS_END,             \
     }

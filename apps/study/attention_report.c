@@ -96,12 +96,13 @@ static void print_title(const struct mt_attention_answer *answer)
     struct mt_text text = {0};
     mt_text_add(
         &text,
-        "One attention layer alone: batch %" PRId64 ", %" PRId64 " head%s, causal, forward and backward, on %s "
-        "(%s). Live is the memory just before backward: weights, input, output and the tensors that forward "
+        "One attention layer alone%s: batch %" PRId64 ", %" PRId64 " head%s, %s, forward and backward, on %s "
+        "(%s). Live is the memory just before backward: %s, output and the tensors that forward "
         "kept. Live and peak are requested bytes, without the %s of workspaces of matrix products. In brackets: "
         "the bytes that would be live, by formula, where forward ran out of memory (oom).",
-        grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name, MT_SIZE(answer->memory_bytes),
-        MT_SIZE(2 * answer->workspace_bytes));
+        grid->without_projections ? ", without projections" : "", grid->batch, grid->heads, grid->heads == 1 ? "" : "s",
+        grid->without_mask ? "without a mask" : "causal", answer->device_name, MT_SIZE(answer->memory_bytes),
+        grid->without_projections ? "q, k, v" : "weights, input", MT_SIZE(2 * answer->workspace_bytes));
     say(answer, &text);
 }
 
@@ -245,7 +246,11 @@ static void add_account(const struct mt_attention_answer *answer, const struct m
                         struct pivot *pivot)
 {
     struct account account = {0};
-    struct pivot_row sums[] = {{.labels = {"sum", ""}}, {.labels = {"measured", ""}}, {.labels = {"difference", ""}}};
+    struct pivot_row sums[] = {{.labels = {"sum", ""}},
+                               {.labels = {"measured", ""}},
+                               {.labels = {"difference", ""}},
+                               {.labels = {"workspaces", ""}},
+                               {.labels = {"with workspaces", ""}}};
     for (size_t v = 0; v < variant_count(answer); v++) {
         const struct mt_attention_cell *cell = &cells[v];
         for (size_t i = 0; i < cell->term_count; i++)
@@ -253,9 +258,11 @@ static void add_account(const struct mt_attention_answer *answer, const struct m
         sums[0].figures[v] = mt_figure_bytes(cell->formula_bytes);
         sums[1].figures[v] = mt_figure_bytes(cell->result.kept.requested_bytes);
         sums[2].figures[v] = mt_figure_difference(cell->difference_bytes);
+        sums[3].figures[v] = mt_figure_bytes(cell->result.kept.workspace_bytes);
+        sums[4].figures[v] = mt_figure_bytes(cell->result.kept.requested_bytes + cell->result.kept.workspace_bytes);
     }
     mt_table_add_rows(pivot->table, account.rows, account.count);
-    mt_table_add_rows(pivot->table, sums, 3);
+    mt_table_add_rows(pivot->table, sums, sizeof sums / sizeof sums[0]);
 }
 
 /* Says in how many of the cells that are known before backward the measurement differs from the formula. */

@@ -40,6 +40,8 @@ struct mt_attention_case mt_attention_grid_cell(const struct mt_attention_grid *
                                       .heads = grid->heads,
                                       .d_model = grid->widths.values[width],
                                       .seq = grid->lengths.values[length],
+                                      .without_projections = grid->without_projections,
+                                      .without_mask = grid->without_mask,
                                       .attention = (mt_attention_kind)grid->variants.values[variant],
                                       .dtype = is_bf16 ? MT_BF16 : MT_F32,
                                       .math = is_tf32 ? MTK_MATH_TF32 : MTK_MATH_FP32,
@@ -112,7 +114,7 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
 }
 
 /* The settings of a cell. A run of a model has others, so no comparison takes the one for the other. */
-enum { SETTINGS = 13, NUMBERS = 7 };
+enum { SETTINGS = 15, NUMBERS = 7 };
 
 static mt_status open_run(struct cell *cell)
 {
@@ -122,6 +124,7 @@ static mt_status open_run(struct cell *cell)
     mt_alloc_settings_format(&session->alloc, &alloc);
     mt_text_add(&name, "%s-%s-%s-d%" PRId64 "-%" PRId64, session->name, mt_attention_names[study->attention],
                 mt_study_precision_names[mt_study_precision_of(study)], study->d_model, study->seq);
+    mt_text_add(&name, "%s%s", study->without_projections ? "-alone" : "", study->without_mask ? "-unmasked" : "");
     const int64_t numbers[NUMBERS] = {study->batch,        study->heads, study->d_model, study->seq, study->repeats, 1,
                                       (int64_t)study->seed};
     char texts[NUMBERS][MT_BYTES_TEXT];
@@ -133,6 +136,8 @@ static mt_status open_run(struct cell *cell)
                                                       {"d_model", texts[2]},
                                                       {"seq", texts[3]},
                                                       {"attention", mt_attention_names[study->attention]},
+                                                      {"projections", study->without_projections ? "off" : "on"},
+                                                      {"causal", study->without_mask ? "off" : "on"},
                                                       {"dtype", mt_dtype_name(study->dtype)},
                                                       {"matmul", mt_matmul_names[study->math]},
                                                       {"steps", texts[4]},

@@ -23,6 +23,7 @@ extern const char *const mt_study_precision_names[]; /* ends with NULL */
 struct mt_attention_grid {
     struct mt_value_list precisions, widths, lengths, variants; /* widths: d_model */
     int64_t batch, heads, repeats, seed;
+    bool without_projections, without_mask;
 };
 
 /* Return the number of cells: of the grid; of one precision, which stand together. */

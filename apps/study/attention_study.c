@@ -7,10 +7,11 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
-enum { WARMUP = 1, PROJECTIONS = 4 };
+enum { WARMUP = 1, PROJECTIONS = 4, INPUTS = 3 };
 
-/* The number of the generator of the input's values; parameters have lower ones. */
+/* The number of the generator of the first input's values; parameters have lower ones. */
 enum { INPUT_NUMBER = PROJECTIONS + 1 };
 
 /* A case under way. */
@@ -20,7 +21,8 @@ struct study {
     const struct mt_training_observer *observer; /* NULL: none */
     struct mt_training_config config;            /* of the run that has such a layer */
     struct mt_parameter projections[PROJECTIONS];
-    struct mt_parameter input; /* gets a gradient, like a parameter */
+    struct mt_parameter
+        inputs[INPUTS]; /* get gradients, like parameters: x alone or, without projections, q, k and v */
     struct mt_attention_layer layer;
 };
 
@@ -44,6 +46,9 @@ mt_status mt_attention_case_check(const struct mt_attention_case *study)
     const struct mt_training_config config = training_config(study);
     if (study->dtype != MT_F32 && study->dtype != MT_BF16)
         return mt_fail(MT_USAGE, "an attention layer alone is of fp32 or bf16, not %s", mt_dtype_name(study->dtype));
+    if (study->without_mask && (study->attention == MT_ATTENTION_WEIGHTS || study->attention == MT_ATTENTION_FLASH))
+        return mt_fail(MT_USAGE,
+                       "the ops of weights and flash are causal; without a mask there are custom and softmax");
     return mt_training_config_check(&config);
 }
 
@@ -57,26 +62,38 @@ static void create_projections(struct study *study)
     }
 }
 
-static void create_input(struct study *study)
+static void create_input(struct study *study, const char *name, int number)
 {
     const struct mt_attention_case *of = study->of;
     struct mt_runtime *rt = &study->rt;
-    struct mt_scope outer = mt_scope_enter(rt, "input", MT_CATEGORY_DATA, "input");
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_DATA, name);
     struct mt_tensor *values =
         mt_tensor_empty(rt, MT_ROLE_INPUT, NULL, of->dtype, 3, (const int64_t[]){of->batch, of->seq, of->d_model});
-    study->input =
-        (struct mt_parameter){.name = "input", .span = rt->scope.span, .layer = outer.layer, .value = values};
-    mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, INPUT_NUMBER, values);
-    mt_parameter_add_leaf(rt, &study->input);
+    struct mt_parameter *input = &study->inputs[number];
+    *input = (struct mt_parameter){.span = rt->scope.span, .layer = outer.layer, .value = values};
+    snprintf(input->name, sizeof input->name, "%s", name);
+    mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, (uint64_t)(INPUT_NUMBER + number), values);
+    mt_parameter_add_leaf(rt, input);
     mt_scope_leave(rt, outer);
+}
+
+static void create_inputs(struct study *study)
+{
+    static const char *const names[INPUTS] = {"q", "k", "v"};
+    if (!study->of->without_projections)
+        create_input(study, "input", 0);
+    for (int i = 0; i < INPUTS && study->of->without_projections; i++)
+        create_input(study, names[i], i);
 }
 
 static void create(struct study *study)
 {
     struct mt_parameter *p = study->projections;
-    create_projections(study);
-    create_input(study);
+    if (!study->of->without_projections)
+        create_projections(study);
+    create_inputs(study);
     study->layer = (struct mt_attention_layer){.heads = study->of->heads,
+                                               .without_mask = study->of->without_mask,
                                                .kind = study->of->attention,
                                                .q_proj = &p[0],
                                                .k_proj = &p[1],
@@ -88,7 +105,8 @@ static void zero_grads(struct study *study)
 {
     for (int i = 0; i < PROJECTIONS; i++)
         mt_tensor_drop(&study->rt, &study->projections[i].grad);
-    mt_tensor_drop(&study->rt, &study->input.grad);
+    for (int i = 0; i < INPUTS; i++)
+        mt_tensor_drop(&study->rt, &study->inputs[i].grad);
 }
 
 static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
@@ -100,7 +118,8 @@ static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
     assert(workspaces->allocated_bytes <= stats.all.allocated_bytes);
     return (struct mt_attention_kept){.is_known = true,
                                       .requested_bytes = stats.all.requested_bytes - workspaces->requested_bytes,
-                                      .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes};
+                                      .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes,
+                                      .workspace_bytes = workspaces->requested_bytes};
 }
 
 /* Notes the bytes that are live before backward. Fails with MT_FAILED if they differ from those of the step before. */
@@ -117,12 +136,20 @@ static void note_kept(struct study *study, struct mt_attention_kept *kept)
     *kept = now;
 }
 
+static struct mt_tensor *run_forward(struct study *study)
+{
+    struct mt_parameter *in = study->inputs;
+    return study->of->without_projections
+               ? mt_attention_layer_attend(&study->rt, &study->layer, in[0].value, in[1].value, in[2].value)
+               : mt_attention_layer_forward(&study->rt, &study->layer, in[0].value);
+}
+
 static void run_step(struct study *study, struct mt_attention_kept *kept)
 {
     struct mt_runtime *rt = &study->rt;
     zero_grads(study);
     mt_runtime_phase(rt, MT_PHASE_FORWARD);
-    struct mt_tensor *output = mt_attention_layer_forward(rt, &study->layer, study->input.value);
+    struct mt_tensor *output = run_forward(study);
     note_kept(study, kept);
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
     mt_graph_backward(rt, output);
@@ -167,7 +194,8 @@ static void destroy(struct study *study)
 {
     for (int i = 0; i < PROJECTIONS; i++)
         mt_parameter_release(&study->rt, &study->projections[i]);
-    mt_parameter_release(&study->rt, &study->input);
+    for (int i = 0; i < INPUTS; i++)
+        mt_parameter_release(&study->rt, &study->inputs[i]);
 }
 
 mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_attention_case *of,
@@ -214,10 +242,12 @@ static void add_square(struct account *account, const char *what, const char *fo
     account->terms[account->count - 1].is_square = true;
 }
 
-/* A mask that is a tensor comes with another one: the root that the scores are divided by. */
-static void add_mask(struct account *account, const struct sizes *sizes, uint64_t length)
+/* Adds what comes with a mask that is a tensor, or would be: the root that the scores are divided by. */
+static void add_mask(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
 {
-    add_square(account, "causal mask", "T²", length * length);
+    const uint64_t length = (uint64_t)study->seq;
+    if (!study->without_mask)
+        add_square(account, "causal mask", "T²", length * length);
     add(account, "root of the head size", "w", sizes->width);
 }
 
@@ -225,9 +255,9 @@ static void add_kind(struct account *account, const struct mt_attention_case *st
 {
     mt_attention_kind kind = study->attention;
     if (kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX)
-        add_mask(account, sizes, (uint64_t)study->seq);
+        add_mask(account, study, sizes);
     if (kind == MT_ATTENTION_CUSTOM) {
-        add_square(account, "masked scores", "B·H·T²·w", sizes->square);
+        add_square(account, study->without_mask ? "scaled scores" : "masked scores", "B·H·T²·w", sizes->square);
         add(account, "row maxima", "B·H·T·w", sizes->rows * sizes->width);
         add_square(account, "exponentials", "B·H·T²·w", sizes->square);
         add(account, "row sums", "B·H·T·w", sizes->rows * sizes->width);
@@ -238,17 +268,31 @@ static void add_kind(struct account *account, const struct mt_attention_case *st
         add_square(account, "weights of attention", "B·H·T²·w", sizes->square);
 }
 
+/* Adds projections with their input and the results that they keep or, without them, q, k and v and their heads, which batched
+ * products fold with a copy. */
+static void add_rows(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
+{
+    const uint64_t C = (uint64_t)study->d_model;
+    const bool folds = study->batch == 1 || study->seq == 1 || study->heads == 1;
+    if (!study->without_projections) {
+        add(account, "projection weights", "4·C²·w", 4 * C * C * sizes->width);
+        add(account, "input", "B·T·C·w", sizes->activation);
+    }
+    add(account, "q, k and v", "3·B·T·C·w", 3 * sizes->activation);
+    if (!study->without_projections)
+        add(account, "weighted values", "B·T·C·w", sizes->activation);
+    else if (!folds && study->attention != MT_ATTENTION_FLASH)
+        add(account, "q, k and v by heads", "3·B·T·C·w", 3 * sizes->activation);
+    add(account, "output", "B·T·C·w", sizes->activation);
+}
+
 size_t mt_attention_account(const struct mt_attention_case *study, struct mt_attention_term *out)
 {
     const uint64_t B = (uint64_t)study->batch, H = (uint64_t)study->heads, T = (uint64_t)study->seq,
                    C = (uint64_t)study->d_model, w = mt_dtype_bytes(study->dtype);
     const struct sizes sizes = {B * T * C * w, B * H * T * T * w, B * H * T, w};
     struct account account = {.terms = out};
-    add(&account, "projection weights", "4·C²·w", 4 * C * C * w);
-    add(&account, "input", "B·T·C·w", sizes.activation);
-    add(&account, "q, k and v", "3·B·T·C·w", 3 * sizes.activation);
-    add(&account, "weighted values", "B·T·C·w", sizes.activation);
-    add(&account, "output", "B·T·C·w", sizes.activation);
+    add_rows(&account, study, &sizes);
     add_kind(&account, study, &sizes);
     return account.count;
 }

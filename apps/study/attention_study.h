@@ -4,7 +4,8 @@
  *
  * Input and weights have the case's precision, without autocast. Backward starts from a gradient of ones, which is that of
  * the output's sum. It goes to the weights and to the input, as inside of a model. Gradients are released before the next
- * repetition. B batch, T sequence, C d_model, H heads. */
+ * repetition. Without projections q, k and v are inputs, and the output is their attention. B batch, T sequence, C d_model,
+ * H heads. */
 #pragma once
 
 #include "producers/model/training.h"
@@ -13,6 +14,7 @@
 struct mt_attention_case {
     int64_t batch, heads, d_model, seq;
     mt_attention_kind attention;
+    bool without_projections, without_mask;
     mt_dtype dtype;  /* of everything: MT_F32 or MT_BF16 */
     mtk_math math;   /* of matrix products of fp32 */
     int64_t repeats; /* after one to warm up, which is step 0 */
@@ -27,6 +29,7 @@ mt_status mt_attention_case_check(const struct mt_attention_case *study);
 struct mt_attention_kept {
     bool is_known; /* forward has ended */
     uint64_t requested_bytes, allocated_bytes;
+    uint64_t workspace_bytes; /* of the workspaces, requested */
 };
 
 /* Checks a case and runs it on `device`. Every block comes from `alloc`, which was made for that device and is new. The

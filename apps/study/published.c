@@ -171,6 +171,8 @@ static int64_t place_of(int64_t value, const int64_t *values, int64_t count)
 
 const struct mt_attention_peer *mt_attention_peer_find(const struct mt_attention_case *study)
 {
+    if (study->without_projections || study->without_mask)
+        return NULL;
     static const int64_t variants[MEASURED_VARIANTS] = {MT_ATTENTION_CUSTOM, MT_ATTENTION_SOFTMAX, MT_ATTENTION_FLASH};
     int64_t dtype = study->dtype == MT_BF16, width = place_of(study->d_model, measured_widths, WIDTHS),
             length = place_of(study->seq, measured_lengths, LENGTHS),

@@ -16,11 +16,14 @@
 typedef enum format { FORMAT_TEXT, FORMAT_CSV } format;
 static const char *const format_names[] = {[FORMAT_TEXT] = "text", [FORMAT_CSV] = "csv", NULL};
 
+typedef enum switch_value { SWITCH_ON, SWITCH_OFF } switch_value;
+static const char *const switch_names[] = {[SWITCH_ON] = "on", [SWITCH_OFF] = "off", NULL};
+
 struct attention_options {
     bool help, json, no_trace, peer;
     const char *seq, *d, *attention, *precision, *device, *alloc, *trace, *name;
     int64_t batch, heads, repeat, seed;
-    int format;
+    int format, projections, causal;
 };
 
 #define OPTION(value_kind, field, ...)                                                                                 \
@@ -39,6 +42,10 @@ static const struct mt_option options[] = {
     OPTION(INTEGER, batch, .name = "--batch", .value = "N", .help = "sequences (8)", .low = 1, .high = INT64_MAX),
     OPTION(INTEGER, heads, .name = "--heads", .value = "N", .help = "heads, each of d / N features (1)", .low = 1,
            .high = INT64_MAX),
+    OPTION(CHOICE, projections, .name = "--projections", .value = "on|off",
+           .help = "of q, k, v and the output; off: q, k and v are inputs (on)", .choices = switch_names),
+    OPTION(CHOICE, causal, .name = "--causal", .value = "on|off",
+           .help = "off: no mask; with --attention custom,softmax (on)", .choices = switch_names),
     OPTION(INTEGER, repeat, .name = "--repeat", .value = "N",
            .help = "steps that are timed, after one to warm up; times are their medians (5)", .low = 1, .high = 1000),
     OPTION(INTEGER, seed, .name = "--seed", .value = "N", .help = "of random weights and input (0)", .low = 0,
@@ -112,8 +119,12 @@ static mt_status fill_grid(const struct attention_options *given, const struct m
 {
     bool is_slow = strcmp(mt_device_kind(device), "cpu") == 0;
     const char *usual_lengths = is_slow ? "256" : "256,1024,4096,8192,16384,65536";
-    *out = (struct mt_attention_grid){
-        .batch = given->batch, .heads = given->heads, .repeats = given->repeat, .seed = given->seed};
+    *out = (struct mt_attention_grid){.batch = given->batch,
+                                      .heads = given->heads,
+                                      .repeats = given->repeat,
+                                      .seed = given->seed,
+                                      .without_projections = given->projections == SWITCH_OFF,
+                                      .without_mask = given->causal == SWITCH_OFF};
     const struct {
         struct rule rule;
         const char *text;
@@ -224,6 +235,8 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
                                          .device_name = session->device->name,
                                          .executes = mt_device_executes(session->device),
                                          .has_peer = given->peer,
+                                         .has_projections = !grid->without_projections,
+                                         .is_causal = !grid->without_mask,
                                          .screen = mt_output_screen()};
     answer.cell_count = mt_attention_grid_count(grid);
     answer.limit_count = answer.cell_count / grid->lengths.count;
@@ -269,6 +282,7 @@ const struct mt_command mt_command_attention = {
         "  memtrace attention --device sim --no-trace\n"
         "  memtrace attention --device sim --no-trace --d 64 --peer\n"
         "  memtrace attention --device sim --no-trace --d 64 --seq 4096 --format csv\n"
+        "  memtrace attention --device sim --no-trace --attention custom,softmax --projections off --causal off\n"
         "  memtrace attention --device sim:a100-80gb --d 64 --precision bf16 --seq 1024,4096 --trace attention.db\n"
         "  memtrace diff attention-custom-bf16-d64-4096 attention-flash-bf16-d64-4096 --trace attention.db\n",
     .options = options,

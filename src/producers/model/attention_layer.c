@@ -55,7 +55,7 @@ static struct mt_tensor *causal_mask(struct mt_runtime *rt, int64_t length)
 }
 
 /* Computes Q·Kᵀ / sqrt(D). */
-static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k)
+static struct mt_tensor *scaled_scores(struct mt_runtime *rt, mt_role role, struct mt_tensor *q, struct mt_tensor *k)
 {
     struct mt_tensor *scores = mt_einsum_scores(rt, q, k);
     if (scores == NULL)
@@ -65,7 +65,7 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
     struct mt_tensor *root = mt_scalar(rt, MT_ROLE_ACTIVATION, "sqrt", scores->dtype, 0);
     mt_op_unary(rt, MTK_SQRT, 0, root, head_size);
     mt_tensor_release(rt, head_size);
-    struct mt_tensor *scaled = mt_divide(rt, MT_ROLE_TEMPORARY, "div", scores, root);
+    struct mt_tensor *scaled = mt_divide(rt, role, "div", scores, root);
     MT_RELEASE(rt, root, scores);
     rt->scope = outer;
     return scaled;
@@ -112,18 +112,41 @@ static struct mt_tensor *weighted_values(struct mt_runtime *rt, struct mt_tensor
     return mt_einsum_context(rt, merges ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY, weights, v);
 }
 
+/* Computes softmax(x) in five ops or in one. */
+static struct mt_tensor *softmax_of(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *x)
+{
+    return kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, x) : softmax(rt, x);
+}
+
+/* Returns the role of what softmax is computed of: the one op keeps only its result. */
+static mt_role softmax_operand_role(mt_attention_kind kind)
+{
+    return kind == MT_ATTENTION_SOFTMAX ? MT_ROLE_TEMPORARY : MT_ROLE_ACTIVATION;
+}
+
+/* Computes softmax(Q·Kᵀ / sqrt(D)) · V, on (B,H,T,D). */
+static struct mt_tensor *open_attention(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q,
+                                        struct mt_tensor *k, struct mt_tensor *v)
+{
+    struct mt_tensor *scores = scaled_scores(rt, softmax_operand_role(kind), q, k);
+    if (scores == NULL)
+        return NULL;
+    struct mt_tensor *weights = softmax_of(rt, kind, scores);
+    struct mt_tensor *context = weighted_values(rt, weights, v);
+    MT_RELEASE(rt, scores, weights);
+    return context;
+}
+
 /* Computes softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
 static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q,
                                           struct mt_tensor *k, struct mt_tensor *v, struct mt_tensor *mask)
 {
-    struct mt_tensor *scores = scaled_scores(rt, q, k), *minus_infinity;
+    struct mt_tensor *scores = scaled_scores(rt, MT_ROLE_TEMPORARY, q, k), *minus_infinity;
     if (scores == NULL)
         return NULL;
-    bool is_one_op = kind == MT_ATTENTION_SOFTMAX;
-    mt_role masked_role = is_one_op ? MT_ROLE_TEMPORARY : MT_ROLE_ACTIVATION; /* the one op keeps only its result */
-    struct mt_tensor *masked = masked_scores(rt, masked_role, scores, mask, &minus_infinity);
+    struct mt_tensor *masked = masked_scores(rt, softmax_operand_role(kind), scores, mask, &minus_infinity);
     mt_tensor_release(rt, scores);
-    struct mt_tensor *weights = is_one_op ? one_op_softmax(rt, masked) : softmax(rt, masked);
+    struct mt_tensor *weights = softmax_of(rt, kind, masked);
     struct mt_tensor *context = weighted_values(rt, weights, v);
     MT_RELEASE(rt, masked, minus_infinity, weights);
     return context;
@@ -162,19 +185,24 @@ static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor
     return context;
 }
 
-/* Computes attention of (B,H,T,D) in one of four ways. */
-static struct mt_tensor *attend(struct mt_runtime *rt, mt_attention_kind kind, struct mt_tensor *q, struct mt_tensor *k,
-                                struct mt_tensor *v, struct mt_tensor *mask)
+/* Computes attention of (B,H,T,D) in one of four ways. `mask` is NULL where it is a part of an op, or there is none. */
+static struct mt_tensor *attend(struct mt_runtime *rt, const struct mt_attention_layer *layer, struct mt_tensor *q,
+                                struct mt_tensor *k, struct mt_tensor *v, struct mt_tensor *mask)
 {
-    if (kind == MT_ATTENTION_FLASH)
+    if (layer->kind == MT_ATTENTION_FLASH)
         return flash_attention(rt, q, k, v);
-    return kind == MT_ATTENTION_WEIGHTS ? weights_attention(rt, q, k, v) : masked_attention(rt, kind, q, k, v, mask);
+    if (layer->kind == MT_ATTENTION_WEIGHTS)
+        return weights_attention(rt, q, k, v);
+    return layer->without_mask ? open_attention(rt, layer->kind, q, k, v)
+                               : masked_attention(rt, layer->kind, q, k, v, mask);
 }
 
-/* True if the mask is a tensor, and not a part of an op. */
-static bool has_mask(mt_attention_kind kind)
+/* Computes the mask of a layer; NULL if that is a part of an op, or there is none. */
+static struct mt_tensor *layer_mask(struct mt_runtime *rt, const struct mt_attention_layer *layer, int64_t length)
 {
-    return kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX;
+    const bool is_in_op = layer->kind == MT_ATTENTION_WEIGHTS || layer->kind == MT_ATTENTION_FLASH;
+    assert(!is_in_op || !layer->without_mask);
+    return is_in_op || layer->without_mask ? NULL : causal_mask(rt, length);
 }
 
 /* Returns (B,T,C) as heads, rotated by their positions if the model has RoPE. */
@@ -202,12 +230,29 @@ struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct
     struct mt_tensor *q_heads = rotated_heads(rt, layer, "rope.q", q);
     struct mt_tensor *k_heads = rotated_heads(rt, layer, "rope.k", k);
     struct mt_tensor *v_heads = split_heads(rt, v, layer->heads);
-    struct mt_tensor *mask = has_mask(layer->kind) ? causal_mask(rt, x->shape[1]) : NULL;
-    struct mt_tensor *context = attend(rt, layer->kind, q_heads, k_heads, v_heads, mask);
+    struct mt_tensor *mask = layer_mask(rt, layer, x->shape[1]);
+    struct mt_tensor *context = attend(rt, layer, q_heads, k_heads, v_heads, mask);
     struct mt_tensor *merged = merge_heads(rt, context);
     mt_tensor_release(rt, context);
     struct mt_tensor *out = mt_einsum_linear(rt, "output_proj", MT_ROLE_TEMPORARY, merged, layer->output_proj);
     MT_RELEASE(rt, q_heads, q, k_heads, k, v_heads, v, mask, merged);
+    mt_scope_leave(rt, outer);
+    return out;
+}
+
+struct mt_tensor *mt_attention_layer_attend(struct mt_runtime *rt, const struct mt_attention_layer *layer,
+                                            struct mt_tensor *q, struct mt_tensor *k, struct mt_tensor *v)
+{
+    if (q == NULL || k == NULL || v == NULL)
+        return NULL;
+    struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
+    struct mt_tensor *q_heads = split_heads(rt, q, layer->heads);
+    struct mt_tensor *k_heads = split_heads(rt, k, layer->heads);
+    struct mt_tensor *v_heads = split_heads(rt, v, layer->heads);
+    struct mt_tensor *mask = layer_mask(rt, layer, q->shape[1]);
+    struct mt_tensor *context = attend(rt, layer, q_heads, k_heads, v_heads, mask);
+    struct mt_tensor *out = merge_heads(rt, context);
+    MT_RELEASE(rt, context, q_heads, k_heads, v_heads, mask);
     mt_scope_leave(rt, outer);
     return out;
 }

@@ -9,10 +9,11 @@
 #include "producers/model/parameter.h"
 #include "producers/model/tensor.h"
 
-/* Invariant: heads divides C. */
+/* Invariants: heads divides C; without_mask only of MT_ATTENTION_CUSTOM and MT_ATTENTION_SOFTMAX. */
 struct mt_attention_layer {
     int64_t heads;
     bool rope;
+    bool without_mask; /* each position attends to all */
     mt_attention_kind kind;
     struct mt_parameter *q_proj, *k_proj, *v_proj, *output_proj; /* (C, C), borrowed */
 };
@@ -21,3 +22,8 @@ struct mt_attention_layer {
  * failed. */
 struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct mt_attention_layer *layer,
                                              struct mt_tensor *x);
+
+/* Does the same without projections and RoPE: the output is the attention of q, k and v, each (B,T,C). The layer's projections
+ * are not used. */
+struct mt_tensor *mt_attention_layer_attend(struct mt_runtime *rt, const struct mt_attention_layer *layer,
+                                            struct mt_tensor *q, struct mt_tensor *k, struct mt_tensor *v);
