@@ -293,7 +293,9 @@ static void print_headline(const struct mt_oom_answer *answer, const struct mt_o
         mt_text_add(&line, "; %s is %.0f %% of the %s that were live", parts->items[0].category,
                     100 * (double)parts->items[0].allocated_bytes / (double)refusal->allocated_bytes,
                     MT_SIZE(refusal->allocated_bytes));
-    if (row->change_count > 0)
+    if (answer->observations.count > 0)
+        mt_text_add(&line, "; first remedy: %s", mt_observed_change_words(answer->observations.items[0].change));
+    else if (row->change_count > 0)
         mt_text_add(&line, "; first remedy: %s", mt_text_get(&row->changes[0].change));
     mt_text_add(&line, ".");
     mt_screen_line(screen, &line);

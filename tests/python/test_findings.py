@@ -237,3 +237,27 @@ def remedies_of_page(folder):
     page = subprocess.run([find_program(), "timeline", "-o", "-"], cwd=folder, check=True, capture_output=True, text=True).stdout
     chunk = re.search(r'id="answers-chunk-0">([^<]*)<', page).group(1)
     return json.loads(zlib.decompress(base64.b64decode(chunk)))["what_if"]["remedies"]
+
+
+def test_the_first_remedy_of_a_loop_that_fills_the_card_is_the_loop(tmp_path):
+    (tmp_path / "program.py").write_text("""
+import torch
+from torch import nn
+net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(8)]).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+total = 0
+while True:
+    loss = net(torch.randn(1024, 1024, device="cuda")).square().mean()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    total = total + loss
+""")
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+    ran = subprocess.run([find_program(), "dry-run", "--device", "sim:1GiB", "--steps", "all", "--", sys.executable, "program.py"],
+                         cwd=tmp_path, env=kept, capture_output=True, text=True)
+    assert ran.returncode == 5, ran.stderr
+    printed = subprocess.run([find_program(), "oom"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    first = remedies_of_page(tmp_path)[0]
+    assert "total (program.py:" in first["what"]
+    assert f"first remedy: {first['how']}." in " ".join(printed.split())
