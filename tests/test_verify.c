@@ -69,6 +69,8 @@ static void changes_are_found(void **state)
         {"DELETE FROM event WHERE id = 500", "events", "not those that were stored"},
         {"DELETE FROM event WHERE id = (SELECT max(id) FROM event)", "events", "not those that were stored"},
         {"UPDATE event SET time_ns = time_ns + 1 WHERE id = 500", "events", "not those that were stored"},
+        {"DELETE FROM batch; UPDATE event SET span = -5 WHERE id = 500", "events",
+         "500 has a number that no event has"},
         {"DELETE FROM label WHERE id = 7", "events", "name a label, a span or a stack that is not there"},
         {"UPDATE summary_peak SET bytes = bytes - 512 WHERE step = -2", "summaries", "summary_peak: 6 rows"},
         {"DELETE FROM summary_category WHERE step = 0", "summaries", "summary_category"},
@@ -83,6 +85,23 @@ static void changes_are_found(void **state)
         edit_trace("changed.db", cases[i].change);
         expect_damage("changed.db", cases[i].what, cases[i].words);
     }
+}
+
+/* Of a trace of some megabytes, a thread checks the file while the events are read. */
+static void a_large_trace_is_checked_on_two_threads(void **state)
+{
+    (void)state;
+    MEMTRACE("run --device sim:h100 --model small --seq 64 --steps 16 --trace large.db");
+    assert_true(number_of("large.db", "SELECT count(*) FROM event") > 60000);
+    const struct said *said = MEMTRACE("verify --trace large.db");
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "pages      whole");
+    assert_says(said->out, "1  summaries  whole");
+    assert_true(strstr(said->out, "SQLite's integrity check") < strstr(said->out, "all as they were stored"));
+    shell("printf x | dd of=large.db bs=1 seek=1500000 conv=notrunc status=none");
+    expect_damage("large.db", "pages", "1 of");
+    expect_damage("large.db", "database", "Page 92: unable to get the page");
+    expect_damage("large.db", "events", "page 92 is not what was written");
 }
 
 /* The answer is the same as before the damage: everything that was changed can be derived. */
@@ -265,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_trace_is_whole, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(changes_are_found, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_large_trace_is_checked_on_two_threads, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(summaries_are_derived_anew, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(a_run_ends_before_its_first_missing_event, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(impossible_batches_end_a_run, set_up, leave_folder),

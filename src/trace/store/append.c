@@ -113,8 +113,7 @@ static mt_status sum_batch(struct mt_database *database, int64_t first, int64_t 
                  " stack FROM event NOT INDEXED WHERE id >= ?1 AND id < ?1 + ?2 ORDER BY id",
                  MT_BIND_INTEGER(first), MT_BIND_INTEGER(count)) {
         struct mt_event_row_in event;
-        for (int i = 0; i < MT_EVENT_COLUMNS; i++)
-            event.columns[i] = mt_statement_is_null(row, i) ? MT_NULL_COLUMN : mt_statement_integer(row, i);
+        mt_event_row_read(&event, row, 0);
         *out = mt_event_row_checksum(*out, &event);
     }
     return status;

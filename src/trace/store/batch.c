@@ -265,6 +265,43 @@ void mt_event_row_set(struct mt_event_row_in *row, const struct mt_event *event,
         row->columns[i] = (filled & 1u << i) != 0 ? values[i] : MT_NULL_COLUMN;
 }
 
+void mt_event_row_read(struct mt_event_row_in *row, const struct mt_statement *statement, int first_column)
+{
+    for (int i = 0; i < MT_EVENT_COLUMNS; i++) {
+        const int64_t value = mt_statement_integer(statement, first_column + i);
+        const bool is_null = value == 0 && mt_statement_is_null(statement, first_column + i);
+        row->columns[i] = is_null ? MT_NULL_COLUMN : value;
+    }
+}
+
+/* Returns the number in a column, 0 for NULL. Clears *fits if it is not from 0 to `most`. */
+static uint64_t number_of(const struct mt_event_row_in *row, enum event_column column, uint64_t most, bool *fits)
+{
+    const int64_t value = row->columns[column] != MT_NULL_COLUMN ? row->columns[column] : 0;
+    *fits = *fits && (uint64_t)value <= most;
+    return (uint64_t)value;
+}
+
+bool mt_event_row_get(const struct mt_event_row_in *row, struct mt_event *out, int64_t *out_allocation)
+{
+    const uint64_t last_label = (1u << MT_LABEL_NUMBER_BITS) - 1;
+    bool fits = true;
+    *out = (struct mt_event){
+        .time_ns = number_of(row, EVENT_TIME, UINT64_MAX, &fits),
+        .kind = (uint16_t)number_of(row, EVENT_KIND, MT_EVENT_KIND_COUNT - 1, &fits),
+        .stream = (mt_stream)number_of(row, EVENT_STREAM, UINT16_MAX, &fits),
+        .label = (mt_label_id)number_of(row, EVENT_LABEL, last_label, &fits),
+        .span = (mt_span_id)number_of(row, EVENT_SPAN, UINT32_MAX, &fits),
+        .requested_bytes = number_of(row, EVENT_REQUESTED, UINT64_MAX, &fits),
+        .block_bytes = number_of(row, EVENT_BLOCK, UINT64_MAX, &fits),
+        .segment = (uint32_t)number_of(row, EVENT_SEGMENT, UINT32_MAX, &fits),
+        .offset = number_of(row, EVENT_OFFSET, UINT64_MAX, &fits),
+        .stack = (mt_stack_id)number_of(row, EVENT_STACK, UINT32_MAX, &fits),
+    };
+    *out_allocation = (int64_t)number_of(row, EVENT_ALLOCATION, UINT64_MAX, &fits);
+    return fits;
+}
+
 uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *row)
 {
     uint64_t sum = checksum ^ 0x9E3779B97F4A7C15u;

@@ -26,6 +26,13 @@ struct mt_event_row_in {
 /* Fills in the row of an event; `allocation` and `span` 0 are NULL. */
 void mt_event_row_set(struct mt_event_row_in *row, const struct mt_event *event, int64_t allocation, mt_span_id span);
 
+/* Reads the columns of table event in their order, from `first_column` of the statement's current row on. */
+void mt_event_row_read(struct mt_event_row_in *row, const struct mt_statement *statement, int first_column);
+
+/* Fills in an event from its row, with its label as a number without a category. Sequence, the place of a free or a relabel,
+ * and a segment's address are in no column: they are 0. Returns false if a number is none that its field holds. */
+bool mt_event_row_get(const struct mt_event_row_in *row, struct mt_event *out, int64_t *out_allocation);
+
 /* Returns the checksum of rows of event: `checksum`, that of the rows before it, continued over one more. That of no row is
  * the id of the first. */
 uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *row);

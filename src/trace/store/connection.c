@@ -362,6 +362,8 @@ static int bind(sqlite3_stmt *handle, int index, const struct mt_bound *value)
     case MT_BOUND_BLOB: /* an empty one may have no data, which would be NULL */
         return value->bytes == 0 ? sqlite3_bind_zeroblob(handle, index, 0)
                                  : sqlite3_bind_blob64(handle, index, value->data, value->bytes, SQLITE_TRANSIENT);
+    case MT_BOUND_POINTER:
+        return sqlite3_bind_pointer(handle, index, value->pointer, MT_POINTER_TYPE, NULL);
     case MT_BOUND_NULL:
         break;
     }

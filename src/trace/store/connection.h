@@ -96,19 +96,23 @@ mt_status mt_database_prepare_question(struct mt_database *database, const char 
 mt_status mt_database_prepare_insert(struct mt_database *database, const char *table, const char *columns,
                                      struct mt_statement **out);
 
-/* A value for a parameter, as one of the macros makes it. A text that is NULL binds NULL. */
+/* A value for a parameter, as one of the macros makes it. A text that is NULL binds NULL. A pointer is for a function of
+ * ours, which finds it under MT_POINTER_TYPE; SQL sees NULL. */
 struct mt_bound {
-    enum { MT_BOUND_NULL, MT_BOUND_INTEGER, MT_BOUND_REAL, MT_BOUND_TEXT, MT_BOUND_BLOB } kind;
+    enum { MT_BOUND_NULL, MT_BOUND_INTEGER, MT_BOUND_REAL, MT_BOUND_TEXT, MT_BOUND_BLOB, MT_BOUND_POINTER } kind;
     int64_t integer;
     double real;
     const void *data; /* of a text or blob */
     size_t bytes;     /* of a blob */
+    void *pointer;    /* borrowed until the statement is finalized */
 };
+#define MT_POINTER_TYPE "memtrace"
 #define MT_BIND_NULL ((struct mt_bound){.kind = MT_BOUND_NULL})
 #define MT_BIND_INTEGER(value) ((struct mt_bound){.kind = MT_BOUND_INTEGER, .integer = (int64_t)(value)})
 #define MT_BIND_INTEGER_UNLESS(none, value) ((value) == (none) ? MT_BIND_NULL : MT_BIND_INTEGER(value))
 #define MT_BIND_REAL(value) ((struct mt_bound){.kind = MT_BOUND_REAL, .real = (value)})
 #define MT_BIND_TEXT(value) ((struct mt_bound){.kind = MT_BOUND_TEXT, .data = (value)})
+#define MT_BIND_POINTER(value) ((struct mt_bound){.kind = MT_BOUND_POINTER, .pointer = (value)})
 #define MT_BIND_BLOB(value, size) ((struct mt_bound){.kind = MT_BOUND_BLOB, .data = (value), .bytes = (size)})
 
 /* Binds parameter `index`, from 1, of a statement that is reset. Text and blobs are copied. The next step reports the first

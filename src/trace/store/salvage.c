@@ -86,12 +86,6 @@ static mt_status copy_table(struct salvage *salvage, const char *table, const ch
 
 /* ---- events ---- */
 
-static void read_event(const struct mt_statement *row, struct mt_event_row_in *out)
-{
-    for (int i = 0; i < MT_EVENT_COLUMNS; i++)
-        out->columns[i] = mt_statement_is_null(row, i + 1) ? MT_NULL_COLUMN : mt_statement_integer(row, i + 1);
-}
-
 /* Copies events up to the first that is missing, can't be read, or ends a batch that is not what was stored. *out_end is the
  * id behind the last that is whole. */
 static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows, struct mt_batch_check *check,
@@ -105,7 +99,7 @@ static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows,
         const int64_t id = mt_statement_integer(rows, 0);
         if (id != *out_end)
             break;
-        read_event(rows, &event);
+        mt_event_row_read(&event, rows, 1);
         status = mt_row_copy(rows, insert);
         ++*out_end;
         agrees = mt_batch_check_add(check, id, &event) == MT_OK;

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/store/batch_check.h"
+#include "trace/store/event_rows.h"
 #include "trace/store/summary.h"
 
 #include <assert.h>
@@ -17,6 +18,7 @@ struct mt_scan {
     struct mt_number_map segment_addresses; /* by birth number */
     struct mt_number_map live_segments;     /* by event id of the alloc */
     struct mt_number_map live_offsets;      /* the same */
+    int64_t first_event;                    /* of the run */
     int64_t last_label, last_segment, last_event;
     struct mt_batch_check check;
 };
@@ -104,54 +106,37 @@ static void find_place(struct mt_scan *scan, int64_t id, int64_t allocation, str
     event->offset = offset;
 }
 
-/* Adds a row to the checksum of its batch. */
-static mt_status check_row(struct mt_scan *scan, int64_t id, const struct mt_statement *row)
+static mt_status read_event(void *context, int64_t id, const struct mt_event_row_in *row)
 {
-    static const int column_of[MT_EVENT_COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12};
-    struct mt_event_row_in values;
-    for (int i = 0; i < MT_EVENT_COLUMNS; i++)
-        values.columns[i] =
-            mt_statement_is_null(row, column_of[i]) ? MT_NULL_COLUMN : mt_statement_integer(row, column_of[i]);
-    return mt_batch_check_add(&scan->check, id, &values);
-}
-
-static mt_status read_event(struct mt_scan *scan, const struct mt_statement *row)
-{
-    int64_t id = mt_statement_integer(row, 0), kind = mt_statement_integer(row, 2);
-    if (kind < 0 || kind >= MT_EVENT_KIND_COUNT)
-        return fail_on_text(scan, "event kind", mt_statement_text(row, 2));
-    MT_TRY(check_row(scan, id, row));
-    struct mt_event event = {
-        .sequence = (uint64_t)(id - mt_statement_integer(row, 11)),
-        .time_ns = (uint64_t)mt_statement_integer(row, 1),
-        .kind = (uint16_t)kind,
-        .stream = (mt_stream)mt_statement_integer(row, 3),
-        .label = mt_label_number((mt_label_id)mt_statement_integer(row, 4)),
-        .span = (mt_span_id)mt_statement_integer(row, 5),
-        .requested_bytes = (uint64_t)mt_statement_integer(row, 6),
-        .block_bytes = (uint64_t)mt_statement_integer(row, 7),
-        .segment = (uint32_t)mt_statement_integer(row, 8),
-        .offset = (uint64_t)mt_statement_integer(row, 9),
-        .stack = (mt_stack_id)mt_statement_integer(row, 12),
-    };
-    if (kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP)
+    struct mt_scan *scan = context;
+    struct mt_event event;
+    int64_t allocation;
+    scan->last_event = id;
+    MT_TRY(mt_batch_check_add(&scan->check, id, row));
+    if (!mt_event_row_get(row, &event, &allocation))
+        return mt_fail(MT_BAD_TRACE, "%s is damaged: event %lld has a number that no event has",
+                       mt_database_path(scan->database), (long long)id);
+    event.sequence = (uint64_t)id - (uint64_t)scan->first_event;
+    if (event.kind == MT_EVENT_SEGMENT_MAP || event.kind == MT_EVENT_SEGMENT_UNMAP)
         find_address(scan, &event);
-    if (kind == MT_EVENT_ALLOC || kind == MT_EVENT_FREE || kind == MT_EVENT_RELABEL)
-        find_place(scan, id, mt_statement_integer(row, 10), &event);
+    if (event.kind == MT_EVENT_ALLOC || event.kind == MT_EVENT_FREE || event.kind == MT_EVENT_RELABEL)
+        find_place(scan, id, allocation, &event);
     scan->visitor->event(scan->visitor->context, &event);
     return MT_OK;
 }
 
 static mt_status read_events(struct mt_scan *scan)
 {
-    mt_status status = mt_batch_check_begin(&scan->check, scan->database, scan->run, scan->last_event);
-    MT_THEN(status,
-            each_row(scan,
-                     "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                     " offset, allocation, first_event, stack FROM run CROSS JOIN event NOT INDEXED"
-                     " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
-                     " AND event.id > ?2 ORDER BY event.id",
-                     &scan->last_event, read_event));
+    const struct mt_event_row_visitor visitor = {.context = scan, .row = read_event};
+    struct mt_event_range range = {.after = scan->last_event};
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, scan->database, "SELECT first_event, event_count FROM run WHERE id = ?1",
+                 MT_BIND_INTEGER(scan->run)) {
+        range.first = scan->first_event = mt_statement_integer(row, 0);
+        range.count = mt_statement_integer(row, 1);
+    }
+    MT_THEN(status, mt_batch_check_begin(&scan->check, scan->database, scan->run, scan->last_event));
+    MT_THEN(status, mt_event_rows_each(scan->database, range, &visitor));
     mt_batch_check_end(&scan->check);
     return status == MT_OK ? mt_batch_check_complete(&scan->check) : status;
 }

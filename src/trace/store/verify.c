@@ -1,11 +1,11 @@
 #include "trace/store/verify.h"
 
-#include "base/text.h"
-#include "trace/store/page_file.h"
+#include "base/number_map.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 #include "trace/store/trace_format.h"
 #include "trace/store/trace_names.h"
+#include "trace/store/verify_file.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>
@@ -25,103 +25,100 @@ struct stored_run {
     bool is_running, is_damaged;
 };
 
-/* The checks of one trace. `found` holds the words of the present one. */
+/* The checks of the runs of a trace. `found` holds the words of the present one. */
 struct verify {
     struct mt_database *database;
-    const struct mt_verify_visitor *visitor;
+    struct mt_verify_rows *rows;
     struct mt_text found;
 };
 
-/* Tells of a check with the words that were found, which are used up. */
-static void tell(struct verify *verify, int64_t run, const char *what, mt_verify_result result)
+/* Adds a check with the words that were found, which are used up. */
+static void tell(struct verify *verify, int64_t run, const char *what, bool is_whole)
 {
-    const struct mt_verify_row row = {.run = run, .what = what, .result = result, .found = mt_text_get(&verify->found)};
-    verify->visitor->row(verify->visitor->context, &row);
-    mt_text_release(&verify->found);
+    mt_verify_rows_add(verify->rows, run, what, is_whole ? MT_VERIFY_WHOLE : MT_VERIFY_DAMAGED, &verify->found);
 }
 
-static mt_verify_result result_of(bool is_whole)
-{
-    return is_whole ? MT_VERIFY_WHOLE : MT_VERIFY_DAMAGED;
-}
-
-/* Tells of a check that found damage, in the words of the failure. Returns any other failure. */
+/* Adds a check that found damage, in the words of the failure. Returns any other failure. */
 static mt_status tell_failure(struct verify *verify, int64_t run, const char *what, mt_status status)
 {
-    if (status != MT_BAD_TRACE)
-        return status;
-    mt_text_add(&verify->found, "%s", mt_last_error());
-    tell(verify, run, what, MT_VERIFY_DAMAGED);
-    return MT_OK;
-}
-
-/* ---- the file ---- */
-
-static mt_status check_pages(struct verify *verify)
-{
-    int64_t pages, damaged, first;
-    sqlite3 *handle = mt_database_handle(verify->database);
-    const mt_page_state state = mt_page_file_state(handle);
-    if (mt_page_file_compare(handle, &pages, &damaged, &first) != SQLITE_OK)
-        return mt_fail(MT_FAILED, "%s: reading its pages failed", mt_database_path(verify->database));
-    if (state == MT_PAGES_CHANGED)
-        mt_text_add(&verify->found, "not compared: another program has changed the file");
-    else if (state != MT_PAGES_CHECKED)
-        mt_text_add(&verify->found, "have no checksums: written by an older memtrace");
-    else if (damaged > 0)
-        mt_text_add(&verify->found, "%" PRId64 " of %" PRId64 " are not what was written, the first is page %" PRId64,
-                    damaged, pages, first);
-    else
-        mt_text_add(&verify->found, "%" PRId64 ", all as they were written", pages);
-    tell(verify, 0, "pages", state == MT_PAGES_CHECKED ? result_of(damaged == 0) : MT_VERIFY_UNKNOWN);
-    return MT_OK;
-}
-
-static mt_status check_database(struct verify *verify)
-{
-    bool is_whole = true;
-    mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, verify->database, "SELECT integrity_check FROM pragma_integrity_check(?1)",
-                 MT_BIND_INTEGER(1)) {
-        const char *text = mt_statement_text(row, 0);
-        const char *line = text != NULL ? strrchr(text, '\n') : NULL; /* the first line says which database it is */
-        is_whole = text != NULL && strcmp(text, "ok") == 0;
-        if (is_whole)
-            mt_text_add(&verify->found, "SQLite's integrity check finds nothing");
-        else
-            mt_text_add(&verify->found, "SQLite's integrity check: %s", line != NULL ? line + 1 : text);
-    }
-    if (status != MT_OK)
-        return tell_failure(verify, 0, "database", status);
-    tell(verify, 0, "database", result_of(is_whole));
-    return MT_OK;
+    mt_text_release(&verify->found);
+    return mt_verify_rows_add_failure(verify->rows, run, what, status);
 }
 
 /* ---- a run ---- */
 
-/* Counts the events that name what has no row. */
-static mt_status count_nameless(struct verify *verify, const struct stored_run *run, int64_t *out)
+/* What the events of a run may name, and the number of events that name something else. */
+struct names {
+    struct mt_summary *summary; /* of all events */
+    struct mt_number_map labels, spans, stacks;
+    int64_t nameless;
+};
+
+/* Reads the ids of a run's rows in a table. */
+static mt_status read_ids(struct verify *verify, int64_t run, const char *sql, struct mt_number_map *out)
 {
     mt_status status = MT_OK;
-    *out = 0;
-    MT_EACH_ROW (row, status, verify->database,
-                 "SELECT count(*) FROM event NOT INDEXED WHERE id >= ?2 AND id < ?2 + ?3 AND ("
-                 "label IS NOT NULL AND NOT EXISTS (SELECT 1 FROM label WHERE run = ?1 AND label.id = event.label)"
-                 " OR span > 0 AND NOT EXISTS (SELECT 1 FROM span WHERE run = ?1 AND span.id = event.span)"
-                 " OR stack > 0 AND NOT EXISTS (SELECT 1 FROM stack WHERE run = ?1 AND stack.id = event.stack))",
-                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(run->event_count))
-        *out = mt_statement_integer(row, 0);
+    mt_number_map_create(out);
+    MT_EACH_ROW (row, status, verify->database, sql, MT_BIND_INTEGER(run))
+        mt_number_map_put(out, (uint64_t)mt_statement_integer(row, 0), 0);
     return status;
 }
 
-/* Reads all events into the summary, through the checksums of their batches. *out_whole says that it has all of them. */
+static mt_status read_names(struct verify *verify, int64_t run, struct names *out)
+{
+    mt_status status = read_ids(verify, run, "SELECT id FROM label WHERE run = ?1", &out->labels);
+    MT_THEN(status, read_ids(verify, run, "SELECT id FROM span WHERE run = ?1", &out->spans));
+    MT_THEN(status, read_ids(verify, run, "SELECT id FROM stack WHERE run = ?1", &out->stacks));
+    return status;
+}
+
+static void release_names(struct names *names)
+{
+    mt_number_map_release(&names->labels);
+    mt_number_map_release(&names->spans);
+    mt_number_map_release(&names->stacks);
+}
+
+static bool has_name(const struct mt_number_map *ids, uint32_t id)
+{
+    uint64_t unused;
+    return id == 0 || mt_number_map_get(ids, id, &unused);
+}
+
+static void see_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
+                      mt_span_id span)
+{
+    (void)span;
+    mt_summary_add_label(((struct names *)context)->summary, number, category, role, phase);
+}
+
+static void see_event(void *context, const struct mt_event *event)
+{
+    struct names *names = context;
+    names->nameless += !has_name(&names->labels, event->label) || !has_name(&names->spans, event->span) ||
+                       !has_name(&names->stacks, event->stack);
+    mt_summary_add(names->summary, event);
+}
+
+/* Reads all events into the summary, through the checksums of their batches, and counts those that name what has no row. */
+static mt_status read_events(struct verify *verify, int64_t run, struct mt_summary *summary, int64_t *out_nameless)
+{
+    struct names names = {.summary = summary};
+    const struct mt_scan_visitor visitor = {.context = &names, .label = see_label, .event = see_event};
+    mt_status status = read_names(verify, run, &names);
+    MT_THEN(status, mt_scan_run(verify->database, run, &visitor));
+    *out_nameless = names.nameless;
+    release_names(&names);
+    return status;
+}
+
+/* Checks the events, and adds them to the summary. *out_whole says that it has all of them. */
 static mt_status check_events(struct verify *verify, const struct stored_run *run, struct mt_summary *summary,
                               bool *out_whole)
 {
-    int64_t nameless = 0;
+    int64_t nameless;
     *out_whole = false;
-    mt_status status = mt_scan_summary(verify->database, run->id, summary);
-    MT_THEN(status, count_nameless(verify, run, &nameless));
+    mt_status status = read_events(verify, run->id, summary, &nameless);
     if (status != MT_OK)
         return tell_failure(verify, run->id, "events", status);
     *out_whole = mt_summary_events(summary) == run->event_count;
@@ -132,7 +129,7 @@ static mt_status check_events(struct verify *verify, const struct stored_run *ru
         mt_text_add(&verify->found, "%" PRId64 " name a label, a span or a stack that is not there", nameless);
     else
         mt_text_add(&verify->found, "%" PRId64 ", all as they were stored", run->event_count);
-    tell(verify, run->id, "events", result_of(*out_whole && nameless == 0));
+    tell(verify, run->id, "events", *out_whole && nameless == 0);
     return MT_OK;
 }
 
@@ -147,7 +144,7 @@ static void check_end(struct verify *verify, const struct stored_run *run)
         mt_text_add(&verify->found, "lost, with an unknown number of events");
     else
         mt_text_add(&verify->found, "nothing is known to be lost");
-    tell(verify, run->id, "end", result_of(is_whole));
+    tell(verify, run->id, "end", is_whole);
 }
 
 /* Adds the columns of a table's key, separated by commas. */
@@ -220,7 +217,7 @@ static mt_status check_summaries(struct verify *verify, const struct stored_run 
         return tell_failure(verify, run->id, "summaries", status);
     if (unlike == 0)
         mt_text_add(&verify->found, "%" PRId64 " rows, all those that the events give", rows);
-    tell(verify, run->id, "summaries", result_of(unlike == 0));
+    tell(verify, run->id, "summaries", unlike == 0);
     return MT_OK;
 }
 
@@ -266,27 +263,39 @@ static mt_status next_run(struct verify *verify, int64_t after, struct stored_ru
     return status;
 }
 
-static mt_status check_all(struct verify *verify)
+static mt_status check_runs(struct verify *verify)
 {
     struct stored_run run = {.id = INT64_MIN};
     int64_t format;
     bool more = true;
-    MT_TRY(check_pages(verify));
-    MT_TRY(check_database(verify));
-    MT_TRY(mt_database_integer(verify->database, "PRAGMA user_version", &format));
-    mt_status status = MT_OK;
+    mt_status status = mt_database_integer(verify->database, "PRAGMA user_version", &format);
     while (status == MT_OK && more) {
         status = next_run(verify, run.id, &run, &more);
         if (status == MT_OK && more)
             status = check_run(verify, &run, format > MT_TRACE_FORMAT_WITHOUT_CHECKSUMS);
     }
+    mt_text_release(&verify->found);
     return status;
 }
 
+/* Checks the runs while a thread checks the file, unless there is none: then the file first. */
 mt_status mt_verify_trace(struct mt_database *database, const struct mt_verify_visitor *visitor)
 {
-    struct verify verify = {.database = database, .visitor = visitor};
-    mt_status status = check_all(&verify);
-    mt_text_release(&verify.found);
-    return status;
+    struct mt_verify_rows file = {0}, runs = {0};
+    struct verify verify = {.database = database, .rows = &runs};
+    struct mt_verify_file *beside = mt_verify_file_begin(database);
+    mt_status of_runs = MT_OK, of_file = MT_OK;
+    if (beside == NULL)
+        of_file = mt_verify_file(database, &file);
+    if (of_file == MT_OK)
+        of_runs = check_runs(&verify);
+    if (beside != NULL)
+        of_file = mt_verify_file_end(beside, database, &file);
+    const struct mt_error error = mt_error_save(of_runs);
+    if (of_file == MT_OK)
+        mt_verify_rows_tell(&file, visitor);
+    mt_verify_rows_tell(&runs, visitor);
+    mt_verify_rows_release(&file);
+    mt_verify_rows_release(&runs);
+    return of_file != MT_OK ? of_file : mt_error_restore(&error, MT_OK);
 }

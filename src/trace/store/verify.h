@@ -8,21 +8,7 @@
 #pragma once
 
 #include "trace/store/connection.h"
-
-typedef enum mt_verify_result { MT_VERIFY_WHOLE, MT_VERIFY_DAMAGED, MT_VERIFY_UNKNOWN } mt_verify_result;
-
-/* The outcome of one check. */
-struct mt_verify_row {
-    int64_t run;      /* 0: of the file */
-    const char *what; /* pages, database, events, end, summaries */
-    mt_verify_result result;
-    const char *found; /* in words; borrowed for the call */
-};
-
-struct mt_verify_visitor {
-    void *context;
-    void (*row)(void *context, const struct mt_verify_row *row);
-};
+#include "trace/store/verify_rows.h"
 
 /* Makes every check of an open trace and tells of each. Reads all of the file, some tables more than once. Fails only if
  * the list of runs can't be read, or the machine refuses; damage is told in a row. */
