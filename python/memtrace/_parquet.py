@@ -4,6 +4,7 @@
     FOLDER/run-JOB/ranks.parquet        a row for each rank
     FOLDER/run-JOB/shares.parquet       what their peaks were made of
     FOLDER/run-JOB/steps.parquet        a row for each step of each rank
+    FOLDER/run-JOB/SHA256SUMS           the checksums of these files
 
 A job is written below a hidden folder, and one rename puts it in its place, so a reader finds all tables of one export. Traces
 are read by the program `memtrace`, never here: it compares each page with its checksum.
@@ -30,6 +31,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn, Optional
 
 from ._library import find_program
+from ._sums import write_sums
 from ._visible import visible
 
 MISSING = "pyarrow is not installed for {python}: pip install pyarrow"
@@ -250,6 +252,7 @@ class Job:
             rows["steps"] += steps
         for table, found in rows.items():
             self.write_table(table, self.folder / f"{table}.parquet", None, iter(found))
+        write_sums(self.folder)
 
 
 # ---- folders ----

@@ -19,8 +19,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ._sums import find_damage
 from ._visible import visible
 
+DAMAGED = 3  # the program's exit code for a damaged trace
 TABLES = ("ranks", "shares", "steps", "events")
 PACKAGES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark"}
 
@@ -97,7 +99,11 @@ Rows = list[list[Any]]
 
 
 class Failed(Exception):
-    """A reason why a question can't be answered, in words for the user."""
+    """A reason why a question can't be answered, in words for the user, and the exit code."""
+
+    def __init__(self, words: str, code: int = 1) -> None:
+        super().__init__(words)
+        self.code = code
 
 
 # ---- engines: each reads the folder's tables in its own way, and runs a text ----
@@ -178,11 +184,20 @@ def plain_path(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         yield link
 
 
+def check_sums(folder: pathlib.Path) -> None:
+    """Fails if a file of a job is not what was exported."""
+    for job in sorted(folder.iterdir()):
+        damage = find_damage(job) if job.is_dir() else None
+        if damage:
+            raise Failed(f"{damage}: export the job again", DAMAGED)
+
+
 def answers(folder: pathlib.Path, engine: str, questions: list[str]) -> dict[str, Rows]:
     """Returns the rows of each question. Numbers are whole, and so the same in every engine."""
     for table, files in FILES.items():
         if not any(folder.glob(files)):
             raise Failed(f"{folder} has no {table}: memtrace export --format parquet DIR -o FOLDER writes such a folder")
+    check_sums(folder)
     try:
         with plain_path(folder) as path:
             found = ENGINES[engine].ask([text_of(question, engine, path) for question in questions])
@@ -241,7 +256,7 @@ def main() -> int:
         found = answers(folder, given.engine, questions)
     except Failed as failure:
         print(f"memtrace: {visible(str(failure))}", file=sys.stderr)
-        return 1
+        return failure.code
     if given.json:
         print(answer_json(given.engine, found))
     else:

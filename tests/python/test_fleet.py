@@ -3,6 +3,7 @@ import functools
 import importlib.util
 import json
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -15,7 +16,8 @@ from conftest import TINY, run_program
 
 from memtrace._library import find_program
 from memtrace._parquet import remove_left, writing_folder
-from memtrace.fleet import show_table
+from memtrace.fleet import QUESTIONS, Failed, show_table
+from memtrace.fleet import answers as module_answers
 
 pyarrow = pytest.importorskip("pyarrow.parquet")
 ENGINES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark"}
@@ -206,6 +208,47 @@ def test_a_damaged_page_is_never_exported(trace, tmp_path):
             assert done.returncode == 3 and "damaged" in done.stderr, f"page {page}: {done.stderr}"
             assert not list((tmp_path / f"fleet{page}").glob("*"))
     assert 3 in codes
+
+
+def test_no_damage_of_an_export_changes_an_answer(fleet, tmp_path):
+    """A bit of any file, or the end of one. ATTACKS and SEED are as for the tests in C."""
+    needs("duckdb")
+    seed = int(os.environ.get("SEED", time.time()))
+    draw = random.Random(seed)
+    export = tmp_path / "fleet"
+    shutil.copytree(fleet, export)
+    files = sorted(path for path in export.rglob("*") if path.is_file())
+    right = module_answers(export, "duckdb", list(QUESTIONS))
+    codes = set()
+    for attack in range(int(os.environ.get("ATTACKS", 40))):
+        path = draw.choice(files)
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        place = draw.randrange(len(damaged))
+        if attack % 8 == 0:
+            del damaged[place:]
+        else:
+            damaged[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            assert module_answers(export, "duckdb", list(QUESTIONS)) == right, f"{path}, byte {place}, seed {seed}"
+        except Failed as failure:
+            codes.add(failure.code)
+        path.write_bytes(whole)
+    assert codes == {3}
+    assert module_answers(export, "duckdb", list(QUESTIONS)) == right
+
+
+def test_fleet_names_a_damaged_file(fleet, tmp_path):
+    export = tmp_path / "fleet"
+    shutil.copytree(fleet, export)
+    table = next(export.glob("*/steps.parquet"))
+    table.write_bytes(table.read_bytes()[:-1] + b"?")
+    done = run_with_python("fleet", export)
+    assert done.returncode == 3 and "steps.parquet is not what was written" in done.stderr
+    assert subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=table.parent, capture_output=True).returncode == 1
+    next(export.glob("*/SHA256SUMS")).unlink()
+    assert "not what was written" not in run_with_python("fleet", export).stderr
 
 
 def test_jobs_whose_names_are_alike_are_kept_apart(trace, tmp_path):

@@ -1,0 +1,44 @@
+"""The checksums of an export: SHA256SUMS beside its tables, as `sha256sum` writes and compares it.
+
+No engine compares a checksum of the data that it reads, so a changed bit of a Parquet file may be another number in an answer.
+"""
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from typing import Optional
+
+NAME = "SHA256SUMS"
+CHUNK_BYTES = 1 << 20
+
+
+def sum_of(path: pathlib.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def tables_in(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*.parquet"))}
+
+
+def write_sums(folder: pathlib.Path) -> None:
+    """Writes the checksums of all Parquet files in the folder."""
+    (folder / NAME).write_text("".join(f"{sum_of(path)}  {name}\n" for name, path in tables_in(folder).items()))
+
+
+def find_damage(folder: pathlib.Path) -> Optional[str]:
+    """Returns what is not as it was written, in words. An export of an older version has no checksums, and is believed."""
+    sums, tables = folder / NAME, tables_in(folder)
+    if not sums.is_file():
+        return None
+    lines = (line.partition("  ") for line in sums.read_text(errors="replace").splitlines())
+    expected = {name: digest for digest, _, name in lines}
+    if expected.keys() != tables.keys():
+        return f"{folder} has other files than {NAME} names"
+    for name, path in tables.items():
+        if sum_of(path) != expected[name]:
+            return f"{path} is not what was written: its checksum is not the one in {NAME}"
+    return None
