@@ -37,6 +37,10 @@ static const struct writing databases[] = {
 static int set_up(void **state)
 {
     *state = enter_folder("kills");
+    char *temporary = realpath(".", NULL);
+    assert_non_null(temporary);
+    assert_int_equal(setenv("TMPDIR", temporary, 1), 0);
+    free(temporary);
     const struct said *said =
         shell("mkdir in; cd in; \"$M\" run --device sim:h100 --model small --seq 64 --steps %d --trace"
               " trace.db && \"$M\" export --trace trace.db -o run.pickle && cp * ..",
@@ -73,7 +77,8 @@ static bool kill_within(const struct writing *writing, double seconds, uint64_t 
 /* Fails if the folder has a file that was not there: it begins with none of these names. */
 static void check_nothing_is_left(const char *output)
 {
-    static const char *const known[] = {"in", "trace.db", "run.pickle", "out.txt", "err.txt", "whole", "."};
+    static const char *const known[] = {"in",      "trace.db", "run.pickle",    "out.txt",
+                                        "err.txt", "whole",    "memtrace-job.", "."};
     DIR *folder = opendir(".");
     const struct dirent *entry;
     assert_non_null(folder);
@@ -141,7 +146,9 @@ static void check_database(const struct writing *writing, bool was_killed)
     }
     const struct said *said = is_nsys ? shell("\"$M\" import %s --trace again.db", writing->output)
                                       : shell("\"$M\" verify --trace %s", writing->output);
-    if (said->code != 0)
+    if (said->code != 0 && was_killed && strstr(said->err, "it is empty") != NULL)
+        run_to_end(writing); /* before its tables were there: any command may still begin it */
+    else if (said->code != 0)
         fail_msg("%s: %s", writing->command, said->err);
 }
 
@@ -163,6 +170,23 @@ static void a_killed_command_leaves_a_whole_database_or_none(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof databases / sizeof databases[0]; i++)
         attack_database(&databases[i]);
+}
+
+/* A folder of temporary files that a killed process left is removed after a day. */
+static void temporary_files_of_killed_commands_are_removed_later(void **state)
+{
+    const struct writing *nsys = &databases[0];
+    (void)state;
+    const double seconds = run_to_end(nsys);
+    do
+        shell("rm -f new.*");
+    while (!kill_within(nsys, seconds, take_seed()) || shell("ls -d memtrace-job.*")->code != 0);
+    shell("rm -f new.*");
+    run_to_end(nsys);
+    assert_int_equal(shell("ls -d memtrace-job.*")->code, 0); /* a program that it started may still use it */
+    shell("touch -d '2 days ago' memtrace-job.*; rm new.*");
+    run_to_end(nsys);
+    assert_int_equal(shell("ls -d memtrace-job.*")->code, 2);
 }
 
 /* Runs that a trace has already stay whole while another command adds one. */
@@ -192,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_killed_export_leaves_the_file_that_was_there, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(a_killed_command_leaves_a_whole_database_or_none, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(temporary_files_of_killed_commands_are_removed_later, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(a_killed_addition_leaves_the_runs_before, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

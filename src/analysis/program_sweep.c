@@ -1,9 +1,9 @@
 #include "analysis/program_sweep.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
 #include "producers/program/gathered_runs.h"
-#include "producers/program/job_folder.h"
 #include "producers/program/program_job.h"
 #include "trace/query/trace.h"
 

@@ -1,5 +1,7 @@
 /* The trial of the check: runs are recorded of which it is known what they do, and checked. */
 #include "analysis/check/check.h"
+#include "base/job_folder.h"
+#include "base/text.h"
 #include "producers/model/training.h"
 #include "run/live_run.h"
 
@@ -20,7 +22,8 @@ static const struct {
 
 /* The recorded runs, and the trials so far. */
 struct trials {
-    char folder[256], path[272];
+    struct mt_job_folder folder;
+    struct mt_text path; /* of the trace in the folder */
     struct mt_trace *trace;
     struct mt_check_trials *out;
 };
@@ -75,7 +78,7 @@ static mt_status record(const struct trials *trials, const char *name, const cha
 {
     const struct mt_alloc_settings alloc = mt_alloc_settings_of(MT_POLICY_TIGHT);
     struct mt_live_settings settings = {
-        .trace = trials->path, .info = {.name = name, .ring_records = 1 << 16}, .alloc = &alloc};
+        .trace = trials->path.data, .info = {.name = name, .ring_records = 1 << 16}, .alloc = &alloc};
     struct mt_live_run *run;
     MT_TRY(mt_device_open(spelling, &settings.device));
     mt_status status = mt_live_run_open(&settings, &run);
@@ -91,32 +94,18 @@ static mt_status record(const struct trials *trials, const char *name, const cha
 
 static mt_status begin(struct trials *trials)
 {
-    const char *base = secure_getenv("TMPDIR");
-    int length = snprintf(trials->folder, sizeof trials->folder, "%s/memtrace-check-XXXXXX",
-                          base != NULL && base[0] != '\0' ? base : "/tmp");
-    errno = length < (int)sizeof trials->folder ? 0 : ENAMETOOLONG;
-    if (errno != 0 || mkdtemp(trials->folder) == NULL) {
-        trials->folder[0] = '\0';
-        return mt_fail(MT_FAILED, "no folder for the test in %s: %s", base != NULL ? base : "/tmp", strerror(errno));
-    }
-    snprintf(trials->path, sizeof trials->path, "%s/trace.db", trials->folder);
+    MT_TRY(mt_job_folder_make(&trials->folder));
+    mt_text_add(&trials->path, "%s/trace.db", trials->folder.path);
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         MT_TRY(record(trials, runs[i].name, runs[i].device, runs[i].leak_bytes));
-    return mt_trace_open(trials->path, &trials->trace);
+    return mt_trace_open(trials->path.data, &trials->trace);
 }
 
-static void end(const struct trials *trials)
+static void end(struct trials *trials)
 {
-    static const char *const endings[] = {"", "-wal", "-shm", "-journal", "-ring"};
-    char name[sizeof trials->path + 16];
     mt_trace_close(trials->trace);
-    if (trials->folder[0] == '\0')
-        return;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        snprintf(name, sizeof name, "%s%s", trials->path, endings[i]);
-        unlink(name);
-    }
-    rmdir(trials->folder);
+    mt_job_folder_remove(&trials->folder);
+    mt_text_release(&trials->path);
 }
 
 /* The outcome of a check. */

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "analysis/fit/dry_peak.h"
+#include "base/job_folder.h"
 #include "producers/program/dry_child.h"
-#include "producers/program/job_folder.h"
 
 enum { MT_MOST_PROGRAMS = 16 };
 

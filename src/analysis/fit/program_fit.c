@@ -1,9 +1,9 @@
 #include "analysis/fit/program_fit.h"
 
 #include "analysis/fit/dry_peak.h"
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
-#include "producers/program/job_folder.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 #include "analysis/fit/program_largest.h"
 
 #include "base/clock.h"
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
-#include "producers/program/job_folder.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
  * answers with the variables and the words that accelerate would start. */
 #include "producers/program/launcher_readers.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "producers/program/job_folder.h"
 #include "producers/program/launcher_options.h"
 #include "producers/program/launcher_words.h"
 #include "producers/program/package_module.h"

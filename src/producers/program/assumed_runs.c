@@ -1,9 +1,9 @@
 #include "producers/program/assumed_runs.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/assumed_values.h"
 #include "producers/program/gathered_runs.h"
-#include "producers/program/job_folder.h"
 #include "producers/program/program_job.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 #include "producers/program/dry_job.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/assumed_values.h"
 #include "producers/program/dry_files.h"
 #include "producers/program/dry_ranks.h"
-#include "producers/program/job_folder.h"
 #include "producers/program/python_start.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  * Threads: one at a time for an object. */
 #pragma once
 
+#include "base/job_folder.h"
 #include "base/status.h"
-#include "producers/program/job_folder.h"
 
 #include <limits.h>
 

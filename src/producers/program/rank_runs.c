@@ -1,8 +1,8 @@
 #include "producers/program/rank_runs.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "producers/program/job_folder.h"
 #include "run/handover.h"
 
 #include <assert.h>

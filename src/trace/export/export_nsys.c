@@ -9,6 +9,7 @@
  * A table is there if it has rows. SQLite does not write a database from its beginning to its end, so it is made in a
  * temporary file and copied. */
 #include "base/interner.h"
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/export/export.h"
@@ -399,16 +400,16 @@ static mt_status write_through(const struct mt_export_run *from, int descriptor,
 
 mt_status mt_export_nsys(const struct mt_export_request *request, struct mt_output_file *file)
 {
-    const char *folder = secure_getenv("TMPDIR");
+    struct mt_job_folder folder;
     struct mt_text path = {0};
-    mt_text_add(&path, "%s/memtrace-export-XXXXXX", folder != NULL && folder[0] != '\0' ? folder : "/tmp");
-    int descriptor = mkostemp(path.data, O_CLOEXEC);
+    MT_TRY(mt_job_folder_make(&folder));
+    mt_text_add(&path, "%s/tables.sqlite", folder.path);
+    const int descriptor = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     mt_status status = descriptor < 0 ? fail_on(path.data, "make") : MT_OK;
-    if (status == MT_OK) {
-        status = write_through(&request->from, descriptor, path.data, file);
+    MT_THEN(status, write_through(&request->from, descriptor, path.data, file));
+    if (descriptor >= 0)
         close(descriptor);
-        unlink(path.data);
-    }
+    mt_job_folder_remove(&folder);
     mt_text_release(&path);
     return status;
 }

@@ -5,6 +5,7 @@
  *   writer alive ──▶ open read-only, derive the rows that the writer adds at its end */
 #include "trace/store/store.h"
 
+#include "base/job_folder.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/intake.h"
@@ -104,7 +105,8 @@ static mt_status copy_file(const char *from, const char *to, mt_status missing)
 
 /* The names of one copy, and of the trace's journal. */
 struct copy {
-    struct mt_text folder, file, file_journal, journal;
+    struct mt_job_folder folder;
+    struct mt_text file, file_journal, journal;
 };
 
 static uint64_t file_bytes(const char *path)
@@ -118,29 +120,20 @@ static mt_status check_room(const struct copy *copy, const char *path)
 {
     struct statvfs disk;
     uint64_t needed = file_bytes(path) + file_bytes(copy->journal.data);
-    if (statvfs(copy->folder.data, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= needed)
+    if (statvfs(copy->folder.path, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= needed)
         return MT_OK;
     errno = ENOSPC;
-    return fail_to_copy(path, copy->folder.data);
+    return fail_to_copy(path, copy->folder.path);
 }
 
 static mt_status make_folder(struct copy *copy, const char *path, const char *base)
 {
-    mt_text_add(&copy->folder, "%s/memtrace-XXXXXX", base);
-    if (mkdtemp(copy->folder.data) == NULL)
-        return fail_to_copy(path, copy->folder.data);
-    mt_text_add(&copy->file, "%s/trace.db", copy->folder.data);
+    if (mt_job_folder_make_in(base, &copy->folder) != MT_OK)
+        return fail_to_copy(path, base);
+    mt_text_add(&copy->file, "%s/trace.db", copy->folder.path);
     mt_text_add(&copy->file_journal, "%s-wal", copy->file.data);
     mt_text_add(&copy->journal, "%s-wal", path);
     return MT_OK;
-}
-
-/* Removes all names of the copy; the open file stays usable. */
-static void remove_names(const struct copy *copy)
-{
-    unlink(copy->file.data);
-    unlink(copy->file_journal.data);
-    rmdir(copy->folder.data);
 }
 
 /* Opens the copy, folds its journal in, and has no other made, so that the connection needs no name. */
@@ -161,9 +154,8 @@ static mt_status copy_into(const char *base, const char *path, struct mt_databas
         MT_THEN(status, copy_file(path, copy.file.data, MT_FAILED));
         MT_THEN(status, copy_file(copy.journal.data, copy.file_journal.data, MT_OK));
         MT_THEN(status, open_folded(&copy, out));
-        remove_names(&copy);
+        mt_job_folder_remove(&copy.folder); /* the open file stays usable */
     }
-    mt_text_release(&copy.folder);
     mt_text_release(&copy.file);
     mt_text_release(&copy.file_journal);
     mt_text_release(&copy.journal);

@@ -1,4 +1,4 @@
-#include "producers/program/job_folder.h"
+#include "base/job_folder.h"
 
 #include "base/text.h"
 
@@ -82,9 +82,8 @@ static void remove_left(const char *place)
         closedir(folder);
 }
 
-mt_status mt_job_folder_make(struct mt_job_folder *out)
+mt_status mt_job_folder_make_in(const char *place, struct mt_job_folder *out)
 {
-    const char *given = secure_getenv("TMPDIR"), *place = given != NULL && given[0] == '/' ? given : "/tmp";
     struct mt_text path = {0};
     *out = (struct mt_job_folder){.lock = NO_LOCK};
     remove_left(place);
@@ -96,6 +95,12 @@ mt_status mt_job_folder_make(struct mt_job_folder *out)
     mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
     mt_text_release(&path);
     return status;
+}
+
+mt_status mt_job_folder_make(struct mt_job_folder *out)
+{
+    const char *given = secure_getenv("TMPDIR");
+    return mt_job_folder_make_in(given != NULL && given[0] == '/' ? given : "/tmp", out);
 }
 
 mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **out)

@@ -1,4 +1,4 @@
-/* Folders for the time that a program runs.
+/* Folders for the time that a command or a program runs.
  *
  * A process holds the lock of its folders until it ends. So folders of killed processes are known, and the next process that
  * makes one removes them once they are a day old: what a killed process started may still run and use them.
@@ -17,6 +17,9 @@ struct mt_job_folder {
 /* Makes a folder below TMPDIR or /tmp, for this user alone. The caller removes *out. MT_FAILED if it can't be made; then there is
  * none. */
 mt_status mt_job_folder_make(struct mt_job_folder *out);
+
+/* Makes one below another place. */
+mt_status mt_job_folder_make_in(const char *place, struct mt_job_folder *out);
 
 /* Makes a folder in another one, which is removed with that one. The caller frees *out, also after a failure. */
 mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **out);
