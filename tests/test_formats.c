@@ -72,7 +72,7 @@ static void expect_blocks(struct mt_trace *trace, const struct mt_run *run, bool
     size_t count, known = 0, freed = 0;
     assert_int_equal(mt_trace_blocks(trace, run, 1, INT64_MAX / 8, &blocks, &count), MT_OK);
     assert_int_equal(count, BLOCKS);
-    struct mt_use_row *uses = malloc(count * sizeof *uses);
+    struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
     assert_int_equal(mt_trace_uses(trace, run, blocks, count, uses), MT_OK);
     for (size_t i = 0; i < count; i++) {
         known += uses[i].known;

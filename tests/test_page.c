@@ -53,7 +53,7 @@ static mt_status read_uses(struct material *all)
     struct mt_block_row *whole;
     size_t count, next = 0;
     mt_status status = mt_trace_blocks(trace, all->run, all->first, all->last, &whole, &count);
-    struct mt_use_row *uses = malloc(count * sizeof *uses + 1);
+    struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
     status = mt_status_keep(status, mt_trace_uses(trace, all->run, whole, count, uses));
     all->uses = calloc(all->block_count + 1, sizeof *all->uses);
     for (size_t i = 0; i < all->block_count && next < count && status == MT_OK; i++) {

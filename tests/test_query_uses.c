@@ -57,7 +57,7 @@ static struct mt_block_row *all_blocks(const struct mt_run *run, size_t *count)
 
 static struct mt_use_row *uses_of(const struct mt_run *run, const struct mt_block_row *blocks, size_t count)
 {
-    struct mt_use_row *uses = malloc((count + 1) * sizeof *uses);
+    struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
     if (mt_trace_uses(trace, run, blocks, count, uses) != MT_OK)
         fail_msg("%s", mt_last_error());
     return uses;
@@ -159,7 +159,7 @@ static void impossible_uses_are_damage(void **state)
         edit_trace(path, sql);
         const struct mt_run *run = open_run(1);
         struct mt_block_row *blocks = all_blocks(run, &count);
-        struct mt_use_row *uses = malloc(count * sizeof *uses);
+        struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
         if (mt_trace_uses(trace, run, blocks, count, uses) != MT_BAD_TRACE)
             fail_msg("not found out: %s", changes[i]);
         assert_non_null(strstr(mt_last_error(), "damaged"));

@@ -72,12 +72,13 @@ struct mt_use_row {
     bool unread;                /* nothing read it after the last write */
 };
 
-/* Reads the uses of blocks, which are ordered by alloc_event: out[i] of blocks[i]. */
+/* Reads the uses of blocks, which are ordered by alloc_event: out[i] of blocks[i]. `out` is all zero, and stays so where no uses
+ * were recorded: such rows take no host memory. */
 mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                         size_t count, struct mt_use_row *out);
 
 /* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of blocks[i]
- * (walk.h), below `stack_count`; 0: not recorded. */
+ * (walk.h), below `stack_count`; 0: not recorded. `out` is all zero, as above. */
 mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                            size_t count, size_t stack_count, uint32_t *out);
 

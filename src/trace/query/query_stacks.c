@@ -61,7 +61,6 @@ mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, con
 {
     mt_status status = MT_OK;
     size_t next = 0;
-    memset(out, 0, count * sizeof *out);
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT id, stack FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 AND kind = ?3 AND stack > 0"
                  " ORDER BY id",

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <string.h>
 
 /* The most events between two blocks of a stretch: a new scan costs as much as to read the rows of about so many. */
 enum { STRETCH_GAP = 64 };
@@ -128,6 +127,5 @@ mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const 
     bool has_uses;
     struct use_stretch stretch = {.run = run, .blocks = blocks, .uses = out};
     mt_status status = has_table(trace, &has_uses);
-    memset(out, 0, count * sizeof *out);
     return status == MT_OK && has_uses ? read_uses(trace, count, &stretch) : status;
 }
