@@ -313,8 +313,16 @@ def test_the_time_limit_ends_the_program(dry):
 
 
 def test_a_time_limit_that_passes_before_pytorch_is_there_says_so(dry):
-    said = dry.run("import time\ntime.sleep(1.5)\nimport torch\n", "--time-limit", "1", code=8)
-    assert "the time limit passed while the program imported PyTorch: raise --time-limit" in said.stderr
+    begin = time.monotonic()
+    said = dry.run("import time\ntime.sleep(60)\nimport torch\n", "--time-limit", "1", code=8)
+    assert "the time limit passed before the program imported PyTorch: raise --time-limit" in said.stderr
+    assert time.monotonic() - begin < 15
+
+
+def test_at_the_time_limit_a_program_may_wait_for_another(dry):
+    child = "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)']).returncode)\n"
+    said = dry.run(child, "--time-limit", "1", code=8)
+    assert said.stdout == "8\n"
 
 
 # ---- the verdict ----

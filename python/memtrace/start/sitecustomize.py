@@ -116,10 +116,27 @@ class Warner:
         self.is_done |= name == "torch._C"
 
 
+def may_have_children():
+    """True if this process has started others, or if the system does not list them."""
+    children = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/children")]
+    return not children or any(children)
+
+
+def end_before_torch():
+    """Ends the program if it has not come to PyTorch, which ends in order, and neither have programs that it waits for."""
+    if "torch" in sys.modules or may_have_children():
+        return
+    print("memtrace: the time limit passed before the program imported PyTorch: raise --time-limit", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(NO_DRY_RUN)
+
+
 def limit_time(settings):
-    """Ends the program some time after its limit, if it is still there: it may never have come to PyTorch."""
-    if "deadline" in settings:
-        timer = threading.Timer(max(0, settings["deadline"] - time.time()) + 30, os._exit, [NO_DRY_RUN])
+    """Ends the program at its time limit if PyTorch is not there, which ends it otherwise; and in any case some time later."""
+    if "deadline" not in settings:
+        return
+    left = max(0, settings["deadline"] - time.time())
+    for timer in (threading.Timer(left, end_before_torch), threading.Timer(left + 30, os._exit, [NO_DRY_RUN])):
         timer.daemon = True
         timer.start()
 
