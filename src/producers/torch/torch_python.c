@@ -66,7 +66,7 @@ static PyObject *switch_compiler(PyObject *compiler)
 {
     if (mt_python.switch_compiler == NULL)
         return NULL;
-    PyObject *before = mt_python.PyObject_Vectorcall(mt_python.switch_compiler, &compiler, 1, NULL);
+    PyObject *before = mt_python.PyObject_VectorcallDict(mt_python.switch_compiler, &compiler, 1, NULL);
     if (before == NULL)
         mt_python.PyErr_Clear();
     return before;
@@ -82,7 +82,7 @@ static bool is_end(void)
 static PyObject *call_uncompiled(PyObject *function, PyObject *argument)
 {
     PyObject *compiler = switch_compiler(mt_python.none);
-    PyObject *result = mt_python.PyObject_Vectorcall(function, &argument, 1, NULL);
+    PyObject *result = mt_python.PyObject_VectorcallDict(function, &argument, 1, NULL);
     if (compiler != NULL && compiler != mt_python.none) {
         PyObject *kind, *value, *trace;
         mt_python.PyErr_Fetch(&kind, &value, &trace);

@@ -1,7 +1,7 @@
 /* Python in this process, and the steps of memtrace into its callables.
  *
- * Python's functions are found by the names of its stable interface, so nothing is compiled against it. All of this is called with
- * Python's lock held, except where said.
+ * Python's functions are found by name, so nothing is compiled against it. From 3.9 on, Python exports all of them; others, such as
+ * PyObject_Vectorcall, are only in its headers until 3.11. All of this is called with Python's lock held, except where said.
  *
  * torch.compile sees none of it: a callable that is followed stays the object that it was, with the code that it had, since what
  * changes is its entry in C. The watcher's own functions run with the compiler switched off. */
@@ -24,7 +24,7 @@ struct mt_python_method {
 enum { MT_PYTHON_WITH_NAMES = 0x2 | 0x1, MT_PYTHON_ONE_ARGUMENT = 0x8 }; /* of flags */
 
 #define MT_PYTHON_FUNCTIONS(X)                                                                                         \
-    X(PyObject *, PyObject_Vectorcall, (PyObject *, PyObject *const *, size_t, PyObject *))                            \
+    X(PyObject *, PyObject_VectorcallDict, (PyObject *, PyObject *const *, size_t, PyObject *))                        \
     X(PyObject *, PyObject_VectorcallMethod, (PyObject *, PyObject *const *, size_t, PyObject *))                      \
     X(PyObject *, PyObject_GetAttr, (PyObject *, PyObject *))                                                          \
     X(PyObject *, PyCFunction_NewEx, (struct mt_python_method *, PyObject *, PyObject *))                              \
