@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 import torch
 from test_dry_run import Dry
 
+from memtrace.dry.program import DryWatcher
 from memtrace.dry.steps import FACTOR, MODULUS, Iteration, Reading, Settling, State, between
 from memtrace._library import find_program
 
@@ -310,6 +312,13 @@ def test_the_time_limit_ends_the_program(dry):
     said = dry.run(ENDLESS, "--steps", "all", "--time-limit", "20")
     assert last(dry, "ended_by") == "time limit"
     assert said.stderr.splitlines()[-1].startswith("memtrace: ended at the time limit; until then peak ")
+
+
+@pytest.mark.parametrize("has_hooks", [True, False])
+def test_without_hooks_no_call_is_named_as_not_run(has_hooks):
+    coverage = types.SimpleNamespace(not_run=lambda: ["evaluate"])
+    watcher = types.SimpleNamespace(has_hooks=has_hooks, coverage=coverage)
+    assert DryWatcher.calls_not_run(watcher) == ["evaluate"] * has_hooks
 
 
 def test_a_time_limit_that_passes_before_pytorch_is_there_says_so(dry):

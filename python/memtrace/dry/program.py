@@ -170,7 +170,9 @@ class DryWatcher(Watcher):
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def calls_not_run(self) -> list[Call]:
-        """Returns the calls that the program has not come to, where it is."""
+        """Returns the calls that the program has not come to, where it is. Without hooks, it is not known which it has come to."""
+        if not self.has_hooks:
+            return []
         try:
             return self.coverage.not_run()
         except Exception as error:  # the program is not to fail since it is described
