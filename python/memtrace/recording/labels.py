@@ -98,7 +98,7 @@ class Labels:
         self.optimizer = self.category("Optimizer")
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
         self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
-        self.has_hooks = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
+        self.has_hooks = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python(original_of) == 0
         self.phase_now = ("init", self.other)
         self.backwards: list[tuple[str, int]] = []  # the phases before runs of autograd's engine that are under way
         self.updates: list[Update] = []  # under way, one within another

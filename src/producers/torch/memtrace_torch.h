@@ -244,10 +244,11 @@ void memtrace_torch_ended_by(const char *why);
 
 /* ---- hooks for Python that are not Python; called with its lock held ---- */
 
-/* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
-int memtrace_torch_python(void);
-
 typedef struct _object PyObject;
+
+/* Finds Python in this process, for what follows. `function` is one that is written in Python and that nothing follows: it shows how
+ * Python runs functions. Fails if Python lacks a function that the hooks need. */
+int memtrace_torch_python(PyObject *function);
 
 /* Takes torch._C._dynamo.eval_frame.set_eval_frame, with which torch.compile is switched off while functions of the watcher run. */
 void memtrace_torch_compiler(PyObject *switch_compiler);

@@ -15,21 +15,35 @@ struct object {
 };
 enum { ENTRY_OFFSET_AT = 56, METHOD_AT = 40 }; /* of a type: tp_vectorcall_offset; of a method: d_method */
 
+static bool is_of_type(const PyObject *object, const void *type)
+{
+    return ((const struct object *)(const void *)object)->type == type;
+}
+
+/* Returns where a function has its entry; NULL if it is not where the type says. */
+static mt_vectorcall **entry_of(PyObject *function)
+{
+    uintptr_t offset;
+    memcpy(&offset, (const char *)mt_python.function_type + ENTRY_OFFSET_AT, sizeof offset);
+    if (!is_of_type(function, mt_python.function_type) || offset > UINT8_MAX || offset % sizeof(void *) != 0)
+        return NULL;
+    return (mt_vectorcall **)(void *)((char *)function + offset);
+}
+
 static bool find_names(void)
 {
-    *(void **)&mt_python.run_function = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
     mt_python.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     mt_python.system_exit = dlsym(RTLD_DEFAULT, "PyExc_SystemExit");
     mt_python.keyboard_interrupt = dlsym(RTLD_DEFAULT, "PyExc_KeyboardInterrupt");
     mt_python.function_type = dlsym(RTLD_DEFAULT, "PyFunction_Type");
     mt_python.method_type = dlsym(RTLD_DEFAULT, "PyMethodDescr_Type");
-    return mt_python.run_function != NULL && mt_python.none != NULL && mt_python.system_exit != NULL &&
-           mt_python.keyboard_interrupt != NULL && mt_python.function_type != NULL && mt_python.method_type != NULL;
+    return mt_python.none != NULL && mt_python.system_exit != NULL && mt_python.keyboard_interrupt != NULL &&
+           mt_python.function_type != NULL && mt_python.method_type != NULL;
 }
 
-int memtrace_torch_python(void)
+int memtrace_torch_python(PyObject *function)
 {
-    if (mt_python.function_type != NULL)
+    if (mt_python.run_function != NULL)
         return MT_OK;
 #define X(result, name, arguments)                                                                                     \
     *(void **)&mt_python.name = dlsym(RTLD_DEFAULT, #name);                                                            \
@@ -37,7 +51,11 @@ int memtrace_torch_python(void)
         return mt_fail(MT_NO_DEVICE, "this Python lacks " #name);
     MT_PYTHON_FUNCTIONS(X)
 #undef X
-    return find_names() ? MT_OK : mt_fail(MT_NO_DEVICE, "this Python lacks types that the hooks need");
+    mt_vectorcall **entry = find_names() ? entry_of(function) : NULL;
+    if (entry == NULL || *entry == NULL)
+        return mt_fail(MT_NO_DEVICE, "this Python lacks types that the hooks need");
+    mt_python.run_function = *entry;
+    return MT_OK;
 }
 
 PyObject *mt_python_none(void)
@@ -111,21 +129,6 @@ bool mt_python_watch(PyObject *function, PyObject *argument)
 }
 
 /* ---- entries ---- */
-
-static bool is_of_type(const PyObject *object, const void *type)
-{
-    return ((const struct object *)(const void *)object)->type == type;
-}
-
-/* Returns where a function has its entry; NULL if it is not where the type says. */
-static mt_vectorcall **entry_of(PyObject *function)
-{
-    uintptr_t offset;
-    memcpy(&offset, (const char *)mt_python.function_type + ENTRY_OFFSET_AT, sizeof offset);
-    if (!is_of_type(function, mt_python.function_type) || offset > UINT8_MAX || offset % sizeof(void *) != 0)
-        return NULL;
-    return (mt_vectorcall **)(void *)((char *)function + offset);
-}
 
 /* From 3.12 on, Python has a function for it, which also has code that has called the function look again. */
 static void set_entry(PyObject *function, mt_vectorcall **at, mt_vectorcall *entry)
