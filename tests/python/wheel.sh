@@ -27,7 +27,7 @@ wheel=$(echo memtrace_gpu-*-py3-none-linux_*.whl)
 unset PYTHONPATH LD_LIBRARY_PATH
 
 # The first five minutes: from the wheel to the page of GPT-2's dry run. It runs under the user's own Python, finds no compiler, and no
-# library that was compiled before. That takes some 12 s of processor; the limit is for a busy machine.
+# library that was compiled before. That takes 7 to 12 s of processor; it may take 60.
 cat >gpt2.py <<'END'
 import torch, transformers
 model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).cuda()
@@ -46,7 +46,7 @@ environment = {"HOME": os.getcwd(), "PATH": "/none", "CUDA_VISIBLE_DEVICES": ""}
 subprocess.run(["empty/bin/memtrace-gpu", "--python", python, "gpt2.py"], env=environment, check=True)
 seconds = os.times().children_user + os.times().children_system
 print(f"from the wheel to the page: {seconds:.0f} s of processor")
-sys.exit(seconds > 120)
+sys.exit(seconds > 60)
 END
 grep -q ': fits, ' said || { cat said; die "there is no verdict"; }
 [ -s memtrace.html ] && grep -q 'wrote memtrace.html' said || { cat said; die "there is no page"; }
