@@ -200,6 +200,20 @@ static void an_engine_that_is_left_out_replaces_the_plan(void **state)
     assert_false(answer_of(&question, &plans).is_estimate);
 }
 
+/* cuDNN names the engine without a card for filters, too, that a card does not use it for. */
+static void filters_that_are_not_square_are_not_winograds(void **state)
+{
+    struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);
+    struct mt_cudnn_plans plans = one_plan(1);
+    (void)state;
+    plans.rejected[0] = (struct mt_cudnn_rejected){17, MT_CUDNN_NEEDS_HANDLE};
+    question.w.sizes[2] = 1;
+    assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 7);
+    question.w.sizes[2] = 3;
+    question.stride[1] = 2;
+    assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 7);
+}
+
 static void an_unknown_engine_that_is_left_out_makes_an_estimate(void **state)
 {
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
@@ -257,6 +271,7 @@ int main(void)
         cmocka_unit_test(answers_that_are_no_estimates_are_right),
         cmocka_unit_test(answers_of_other_versions_and_cards_are_estimates),
         cmocka_unit_test(an_engine_that_is_left_out_replaces_the_plan),
+        cmocka_unit_test(filters_that_are_not_square_are_not_winograds),
         cmocka_unit_test(an_unknown_engine_that_is_left_out_makes_an_estimate),
         cmocka_unit_test(a_filter_makes_an_engine_that_is_left_out_an_estimate),
         cmocka_unit_test(all_plans_are_answered_in_their_order),

@@ -288,14 +288,17 @@ static bool product_bytes(const struct mt_convolution_question *question, int64_
     return true;
 }
 
-/* Winograd's products of tiles of 4 × 4 results, each of 36 numbers. */
+/* Winograd's products of tiles of 4 × 4 results, each of 36 numbers, for filters of 3 × 3. Filters of 5 × 5 take more. */
 static bool winograd_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
 {
-    enum { TILE = 4, NUMBERS = 36 };
-    (void)is_estimate;
-    const int64_t *y = question->y.sizes, *w = question->w.sizes;
-    if (question->dims != 4)
+    enum { TILE = 4, NUMBERS = 36, SMALL_SIDE = 3, LARGE_SIDE = 5 };
+    const int64_t *y = question->y.sizes, *w = question->w.sizes, side = w[2];
+    if (question->dims != 4 || w[3] != side || (side != SMALL_SIDE && side != LARGE_SIDE))
         return false;
+    for (int i = 0; i < 2; i++)
+        if (question->stride[i] != 1 || question->dilation[i] != 1)
+            return false;
+    *is_estimate |= side == LARGE_SIDE;
     const int64_t count = MT_PRODUCT(y[0], mt_divide_up(y[2], TILE), mt_divide_up(y[3], TILE));
     *bytes = MT_PRODUCT(NUMBERS, MT_FLOAT_BYTES, MT_PRODUCT(count, w[0] + w[1]) + MT_PRODUCT(w[0], w[1]));
     return true;
