@@ -1,5 +1,6 @@
 /* What convolutions take on a card, from cuDNN's plans for a card that is not there: against recorded calls on an H200. */
 #include "operators/cudnn_plan.h"
+#include "operators/cudnn_transform.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -219,9 +220,47 @@ static void an_unknown_engine_that_is_left_out_makes_an_estimate(void **state)
     const struct mt_convolution_question question = convolution(MT_CONVOLUTION_FORWARD);
     struct mt_cudnn_plans plans = one_plan(1);
     (void)state;
-    plans.rejected[0] = (struct mt_cudnn_rejected){3, MT_CUDNN_NEEDS_HANDLE};
+    plans.rejected[0] = (struct mt_cudnn_rejected){4, MT_CUDNN_NEEDS_HANDLE};
     assert_int_equal(answer_of(&question, &plans).workspace_bytes[0], 7);
     assert_true(answer_of(&question, &plans).is_estimate);
+}
+
+/* Writes the sizes of images of N × C × H × W, channels first or last. */
+static void set_image(int64_t n, int64_t c, int64_t h, int64_t w, bool is_last, struct mt_convolution_tensor *out)
+{
+    *out = (struct mt_convolution_tensor){
+        {n, c, h, w}, {c * h * w, is_last ? 1 : h * w, is_last ? w * c : w, is_last ? c : 1}, 32};
+}
+
+static void transforms_have_the_bytes_of_the_card(void **state)
+{
+    static const struct {
+        enum mt_convolution_kind kind;
+        int64_t n, c, h, w, k, side, p, q, stride;
+        bool is_last;
+        int64_t bytes;
+    } recorded[] = {
+        {MT_CONVOLUTION_FORWARD, 2, 256, 30, 40, 256, 3, 30, 40, 1, false, 2234253312},
+        {MT_CONVOLUTION_FORWARD, 32, 3, 6, 6, 96, 4, 7, 7, 1, true, 7730704},
+        {MT_CONVOLUTION_WEIGHT_GRADIENT, 64, 3, 8, 8, 8, 4, 5, 5, 1, false, 1673216},
+        {MT_CONVOLUTION_INPUT_GRADIENT, 2, 128, 60, 80, 128, 3, 60, 80, 1, false, 75759616},
+        {MT_CONVOLUTION_INPUT_GRADIENT, 2, 384, 12, 12, 128, 4, 13, 13, 1, true, 222127120},
+        {MT_CONVOLUTION_INPUT_GRADIENT, 32, 512, 14, 14, 512, 3, 7, 7, 2, false, 4953735184},
+        {MT_CONVOLUTION_INPUT_GRADIENT, 2, 256, 60, 80, 256, 3, 30, 40, 2, false, 1179760656},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
+        struct mt_convolution_question question = convolution(recorded[i].kind);
+        int64_t bytes;
+        set_image(recorded[i].n, recorded[i].c, recorded[i].h, recorded[i].w, recorded[i].is_last, &question.x);
+        set_image(recorded[i].k, recorded[i].c, recorded[i].side, recorded[i].side, recorded[i].is_last, &question.w);
+        set_image(recorded[i].n, recorded[i].k, recorded[i].p, recorded[i].q, recorded[i].is_last, &question.y);
+        question.stride[0] = question.stride[1] = recorded[i].stride;
+        assert_true(mt_cudnn_transform_bytes(&question, &bytes));
+        assert_int_equal(bytes, recorded[i].bytes);
+        question.dtype = MT_SCALAR_HALF;
+        assert_false(mt_cudnn_transform_bytes(&question, &bytes));
+    }
 }
 
 /* PyTorch may filter the engine, which can't be asked for its properties. */
@@ -273,6 +312,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_is_left_out_replaces_the_plan),
         cmocka_unit_test(filters_that_are_not_square_are_not_winograds),
         cmocka_unit_test(an_unknown_engine_that_is_left_out_makes_an_estimate),
+        cmocka_unit_test(transforms_have_the_bytes_of_the_card),
         cmocka_unit_test(a_filter_makes_an_engine_that_is_left_out_an_estimate),
         cmocka_unit_test(all_plans_are_answered_in_their_order),
         cmocka_unit_test(a_plan_that_is_none_has_no_answer),

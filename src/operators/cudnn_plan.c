@@ -2,6 +2,7 @@
  * H200 and without one, and from recorded calls on it. Engines and tiles have cuDNN's numbers. */
 #include "operators/cudnn_plan.h"
 
+#include "operators/cudnn_transform.h"
 #include "operators/operator_plan.h"
 
 #include <string.h>
@@ -314,6 +315,12 @@ static bool separate_bytes(const struct mt_convolution_question *question, int64
     return true;
 }
 
+static bool transform_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+{
+    *is_estimate = true;
+    return mt_cudnn_transform_bytes(question, bytes);
+}
+
 static bool no_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
 {
     (void)question, (void)is_estimate;
@@ -330,6 +337,9 @@ static const struct left_out {
     {MT_CONVOLUTION_INPUT_GRADIENT, 63, MT_CUDNN_NEEDS_HANDLE, product_bytes},
     {MT_CONVOLUTION_WEIGHT_GRADIENT, 62, MT_CUDNN_NEEDS_HANDLE, product_bytes},
     {MT_CONVOLUTION_WEIGHT_GRADIENT, 17, MT_CUDNN_NEEDS_HANDLE, winograd_bytes},
+    {MT_CONVOLUTION_FORWARD, 3, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
+    {MT_CONVOLUTION_INPUT_GRADIENT, 50, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
+    {MT_CONVOLUTION_WEIGHT_GRADIENT, 18, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
     {MT_CONVOLUTION_FORWARD, 5, MT_CUDNN_NEEDS_DRIVER, no_bytes},
     {MT_CONVOLUTION_INPUT_GRADIENT, 6, MT_CUDNN_NEEDS_DRIVER, no_bytes},
     {MT_CONVOLUTION_WEIGHT_GRADIENT, 16, MT_CUDNN_NEEDS_DRIVER, separate_bytes},
