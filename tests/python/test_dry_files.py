@@ -553,7 +553,7 @@ def init(project=None, mode=None, dir=None):
         path.write_text(text)
     said = dry.run("""
         import json, os, sys, torch
-        sys.path.append("dry modules")
+        sys.path.insert(0, "dry modules")
         import mlflow, wandb
         files = json.loads(os.environ["MEMTRACE_SETTINGS"])["files"]
         assert wandb.init(project="x") == wandb.init(mode="online", dir="logs") == ("offline", files)
