@@ -99,8 +99,11 @@ mt_status mt_job_folder_make_in(const char *place, struct mt_job_folder *out)
 
 mt_status mt_job_folder_make(struct mt_job_folder *out)
 {
-    const char *given = secure_getenv("TMPDIR");
-    return mt_job_folder_make_in(given != NULL && given[0] == '/' ? given : "/tmp", out);
+    const char *given = secure_getenv("TMPDIR"), *place = given != NULL && given[0] != '\0' ? given : "/tmp";
+    char *absolute = realpath(place, NULL); /* programs that use the folder may run in another one */
+    const mt_status status = mt_job_folder_make_in(absolute != NULL ? absolute : place, out);
+    free(absolute);
+    return status;
 }
 
 mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **out)

@@ -402,7 +402,8 @@ mt_status mt_export_nsys(const struct mt_export_request *request, struct mt_outp
 {
     struct mt_job_folder folder;
     struct mt_text path = {0};
-    MT_TRY(mt_job_folder_make(&folder));
+    if (mt_job_folder_make(&folder) != MT_OK)
+        return mt_fail_context(MT_NOT_WRITTEN, "the tables");
     mt_text_add(&path, "%s/tables.sqlite", folder.path);
     const int descriptor = open(path.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     mt_status status = descriptor < 0 ? fail_on(path.data, "make") : MT_OK;
