@@ -27,7 +27,7 @@ const struct mt_row_type mt_program_phase_type = MT_ROW_TYPE(ROW, phase_fields);
 #define ROW struct mt_holder_row
 static const struct mt_field holder_fields[] = {
     MT_TEXT(ROW, kind, "kind", "kind",
-            "variable, attribute, closure, traceback, cycle, gradient cycle, graph, chain or view"),
+            "variable, attribute, closure, traceback, cycle, gradient cycle, graph, chain, view or copy"),
     MT_TEXT(ROW, name, "name", "holder", "of the variable or attribute"),
     MT_NAME(ROW, owner, "owner", "of", "the function, module or class that has it; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the line that adds to it or sets it; null: not known"),
@@ -167,6 +167,8 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
                     MT_SIZE(observed->bytes));
     } else if (observed->kind == MT_OBSERVED_TRACEBACK) {
         mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
+    } else if (observed->kind == MT_OBSERVED_WEIGHT_COPY) {
+        mt_text_add(out, "A copy of the weights stays on the card between steps");
     } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
         mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
         if (observed->taken_at[0] != '\0') {
@@ -216,6 +218,9 @@ const char *mt_observed_change_words(mt_observed_change change)
                                         "map_location=\"cpu\" or the rank's own card",
         [MT_OBSERVED_CHANGE_FREEZE] = "module.requires_grad_(False), and torch.no_grad() around its forward if nothing "
                                       "before it is trained",
+        [MT_OBSERVED_CHANGE_COPY_ON_HOST] =
+            "keep it on the host: an average with AveragedModel(model, device=\"cpu\") or updated from "
+            "parameter.cpu(), a stored state with value.cpu(); on the card, bf16 is half as large as fp32",
         [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
                                             "FSDP's first version, set auto_wrap_policy)",
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",

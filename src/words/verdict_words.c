@@ -226,7 +226,7 @@ static void add_observations(const struct mt_observations *observations, struct 
     const struct mt_holder_row *said = NULL;
     for (size_t i = 0; i < observations->count; i++) {
         const struct mt_observed *observed = &observations->items[i];
-        if (observed->kind == MT_OBSERVED_CHECKPOINT)
+        if (observed->kind == MT_OBSERVED_CHECKPOINT || observed->kind == MT_OBSERVED_WEIGHT_COPY)
             mt_observed_add(observed, out);
         else if (observed->holder != NULL && observed->holder != said)
             mt_holder_add(observed->holder, out);

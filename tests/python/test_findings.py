@@ -129,6 +129,8 @@ def test_memory_that_no_step_reads_is_found_with_its_line(tmp_path):
     weights = 4 * (2 * 1024 * 4096 + 4096 * 8192 + 2 * 4096 + 8192)
     assert weights <= checkpoint["bytes"] < 1.01 * weights and "del the variable" in checkpoint["hint"]
     assert (checkpoint["holder"]["name"], checkpoint["holder"]["line"]) == ("state", 13)
+    copies = [one["holder"]["name"] for one in answer["observations"] if one["detector"] == "copy of the weights"]
+    assert copies == ["average"]  # and not the checkpoint
     average = found["idle between uses", line_of(IDLE, "copy.deepcopy")]
     assert 48 * MIB <= average["bytes"] < weights and "on the host" in average["hint"]
     logits = found["late free", line_of(IDLE, "return self.last")]

@@ -302,3 +302,36 @@ except torch.cuda.OutOfMemoryError:
     holder = found(dry)["kept by a traceback", "leave the except block"]["holder"]
     assert (holder["kind"], holder["name"], holder["line"]) == ("traceback", "frame of attempt", 7)
     assert holder["held_bytes"] > 600 << 20
+
+
+def test_copies_of_the_weights_are_named_and_models_that_are_called_are_not(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import copy
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+net = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024)).cuda()
+teacher, called, average = (copy.deepcopy(net).requires_grad_(False) for _ in range(3))
+swa, on_host = AveragedModel(net), AveragedModel(net, device="cpu")
+optimizer, best = torch.optim.SGD(net.parameters(), 0.1), None
+for _ in range(6):
+    x = torch.randn(64, 1024, device="cuda")
+    (net(x) - teacher(x) - called[0](x)).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    swa.update_parameters(net)
+    on_host.update_parameters(net)
+    with torch.no_grad():
+        for old, new in zip(average.parameters(), net.parameters()):
+            old.lerp_(new, 0.01)
+    best = copy.deepcopy(net.state_dict())
+""")
+    said = answer(dry, "advise")
+    copies = {one["holder"]["name"]: one for one in said["observations"] if one["detector"] == "copy of the weights"}
+    assert {name: one["bytes"] for name, one in copies.items()} == dict.fromkeys(("average", "swa", "best"), 2 * 1025 * 4096)
+    assert {one["change"] for one in copies.values()} == {"copy on the host"}
+    assert {name: one["holder"]["line"] for name, one in copies.items()} == {"average": 7, "swa": 8, "best": 9}
+    assert all(one["holder"]["kind"] == "copy" for one in copies.values())
+    written = next(one for one in said["findings"] if one["pattern"] == "dead write")
+    assert written["holder"]["name"] == "best"  # its blocks at the peak are of another step than those that were named

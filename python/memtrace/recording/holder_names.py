@@ -56,6 +56,7 @@ class Holder:
     references: list[Reference] = dataclasses.field(default_factory=list)  # that would be removed to free them
     tensors: list[weakref.ref[torch.Tensor]] = dataclasses.field(default_factory=list)  # with a graph, which would be detached
     nodes: set[int] = dataclasses.field(default_factory=set)  # numbers of the nodes of autograd's graph that computed the tensors
+    is_copy: bool = False  # the tensors have the shapes of the trained weights
     is_chain: bool = False  # each value is computed from the one before, so the graph of every iteration is kept
     tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
 
@@ -75,6 +76,8 @@ class Holder:
         """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
         if self.kind in ("cycle", "gradient cycle", "traceback"):
             return self.kind
+        if self.is_copy:
+            return "copy"
         if self.is_chain:
             return "chain"
         if self.has_graph and held > self.size:

@@ -18,6 +18,7 @@ from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
 from .not_updated import Gradients, NotUpdated
 from .program_phases import ProgramPhases
+from .weight_copies import weight_copies
 
 FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are compared
 LATER = 1  # so many rises more of training steps: the calls of their model have been compared then
@@ -40,6 +41,8 @@ class Observer:
         self.gradients = Gradients()
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
+        self.loaded: set[tuple[str, str, str]] = set()  # keys of the holders of state dicts that were copied into modules
+        self.called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # outermost modules, until their copies are looked for
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
@@ -47,6 +50,8 @@ class Observer:
         """Notes the call of an outermost module."""
         self.phases.begin_forward(module)
         self._search_traceback()
+        if self.steps is None or self.steps.count < KEPT_TO:
+            self.called.add(module)
         loop = self.iterations.begin(module, self.phases.now)
         if self.searches > 0:
             self._search(loop)
@@ -68,13 +73,15 @@ class Observer:
         return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
 
     def _search_kept(self, step: int) -> None:
-        """Stores who holds tensors that live through a step, such as a checkpoint or an average of the weights."""
+        """Stores who holds tensors that live through a step, such as a checkpoint, and copies of the weights."""
         if step == KEPT_FROM:
             self.kept = [weakref.ref(tensor) for tensor in holders.tensors_to_name()]
         elif step == KEPT_TO:
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
             least = self.library.memtrace_torch_live() // LEAST_SHARE
-            for holder in holders.census(frames_from(caller()), tensors).values():
+            frames = frames_from(caller())
+            copies = {one.key: one for one in weight_copies(self.called, frames) if one.key not in self.loaded}
+            for holder in {**holders.census(frames, tensors), **copies}.values():
                 if holder.size >= least:
                     self._store_one(holder, holder.size, None)
 
@@ -193,5 +200,6 @@ class Observer:
             return
         self.searches -= 1
         found = holders.census(frames_from(sys._getframe(1)), tensors)
+        self.loaded |= found.keys()
         tensors.clear()  # so that only the program refers to them
         self._store(list(found.values()))

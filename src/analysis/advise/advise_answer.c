@@ -123,7 +123,17 @@ static mt_status find_lines_of_findings(const struct mt_question *question, stru
     return status;
 }
 
-/* Sets who holds what the findings are about: one of the holders of the observations. */
+/* Returns the holder of blocks that the finding's line and operator allocate in other steps; NULL: none is known. */
+static const struct mt_holder_row *holder_of_line(const struct mt_observations *known, const struct mt_finding *finding)
+{
+    for (size_t i = 0; i < known->holder_count && finding->taken_at[0] != '\0'; i++)
+        if (strcmp(known->holders[i].taken_at, finding->taken_at) == 0 &&
+            strcmp(known->holders[i].op, finding->op) == 0)
+            return &known->holders[i];
+    return NULL;
+}
+
+/* Sets who holds what the findings are about: one of the holders of the observations. The lines are set. */
 static mt_status find_holders_of_findings(const struct mt_question *question, const struct mt_observations *known,
                                           struct mt_advice *advice)
 {
@@ -134,7 +144,7 @@ static mt_status find_holders_of_findings(const struct mt_question *question, co
     mt_status status = mt_trace_holders_of(question->trace, question->run, known->holders, known->holder_count, events,
                                            advice->count, found);
     for (size_t i = 0; i < advice->count && status == MT_OK; i++)
-        advice->findings[i].holder = found[i];
+        advice->findings[i].holder = found[i] != NULL ? found[i] : holder_of_line(known, &advice->findings[i]);
     free(events);
     free(found);
     return status;

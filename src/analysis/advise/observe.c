@@ -213,6 +213,22 @@ static void add_traceback(struct mt_observations *out)
     }
 }
 
+/* Adds the copies of the weights. */
+static void add_copies(struct mt_observations *out)
+{
+    for (size_t i = 0; i < out->holder_count; i++)
+        if (is_held_by(&out->holders[i], MT_HOLDER_COPY))
+            *MT_HOST_ADD(out->items, out->count) =
+                (struct mt_observed){.kind = MT_OBSERVED_WEIGHT_COPY,
+                                     .change = MT_OBSERVED_CHANGE_COPY_ON_HOST,
+                                     .phase = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN),
+                                     .bytes = out->holders[i].held_bytes,
+                                     .full_at = -1,
+                                     .file = "",
+                                     .taken_at = "",
+                                     .holder = &out->holders[i]};
+}
+
 /* Returns the holder that keeps most of what that line loaded; NULL: none is known. */
 static const struct mt_holder_row *holder_of_loaded(const struct mt_observations *observations,
                                                     const struct mt_loaded_row *loaded)
@@ -255,6 +271,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     if (!trains)
         MT_TRY(add_leaks(question, out));
     add_traceback(out);
+    add_copies(out);
     MT_TRY(add_checkpoint(question, out));
     return mt_observations_add_peak(question, out);
 }

@@ -18,6 +18,7 @@
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
     X(NOT_UPDATED, "gradients not used")    /* of a module that no optimizer updates, such as a teacher */             \
+    X(WEIGHT_COPY, "copy of the weights")   /* an average or a stored state, on the card between steps */              \
     X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
     X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
     X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
@@ -42,6 +43,7 @@
     X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
     X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
     X(FREEZE, "freeze")                       /* no gradients for the module */                                        \
+    X(COPY_ON_HOST, "copy on the host")       /* keep an average or a stored state there */                            \
     X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
     X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
