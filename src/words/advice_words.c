@@ -186,7 +186,7 @@ struct mt_finding_row *mt_finding_rows_create(const struct mt_advice *advice, co
                                           .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
                                           .byte_seconds = is_timed ? finding->byte_seconds : NAN};
         mt_alloc_settings_format_short(&finding->alloc, &rows[i].alloc);
-        mt_hint_add(mt_finding_hint(finding), program, &rows[i].hint);
+        mt_finding_add_hint(finding, program, &rows[i].hint);
         mt_text_add(&rows[i].what, "%s", has_whole(advice, finding) ? "· " : "");
         mt_finding_add_short_blocks(finding, &rows[i].what);
         if (is_timed)

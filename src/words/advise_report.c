@@ -182,11 +182,12 @@ static void add_reserved(struct mt_text *out, const struct report *report, const
     mt_text_add(out, ", it is %s.", MT_SIZE(finding->replay.reserved_bytes));
 }
 
-/* True if one sentence explains both findings: they are of one pattern and have one hint. */
+/* True if one sentence explains both findings: they are of one pattern and have one hint, which may name the holder. */
 static bool are_alike(const struct mt_advice *advice, size_t a, size_t b)
 {
-    return advice->findings[a].pattern == advice->findings[b].pattern &&
-           mt_finding_hint(&advice->findings[a]) == mt_finding_hint(&advice->findings[b]);
+    const struct mt_finding *one = &advice->findings[a], *other = &advice->findings[b];
+    return one->pattern == other->pattern && mt_finding_hint(one) == mt_finding_hint(other) &&
+           (one->pattern != MT_PATTERN_LEAK || one->holder == other->holder);
 }
 
 static bool is_first_of_its_kind(const struct mt_advice *advice, size_t index)

@@ -1,5 +1,7 @@
 #include "words/finding_words.h"
 
+#include "words/observed_words.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -15,8 +17,8 @@ const struct mt_finding_words mt_finding_words[MT_PATTERN_COUNT] = {
                          "not kept while idle"},
     [MT_PATTERN_NEVER_USED] = {"blocks are never used", "They stay allocated for", "; nothing reads or writes them",
                                "not allocated"},
-    [MT_PATTERN_DEAD_WRITE] = {"blocks are written and never read", "They stay allocated for",
-                               "; nothing reads what is written to them", "not written"},
+    [MT_PATTERN_DEAD_WRITE] = {"blocks are written, and no step that ran reads them", "They stay allocated for",
+                               "; no step that ran reads what is written to them", "not written"},
     [MT_PATTERN_TWO_PRECISIONS] = {"copies in another precision are idle while the originals are allocated",
                                    "They are copies of allocated tensors in another precision, idle for",
                                    " between two uses", "made again when needed"},
@@ -66,6 +68,8 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
     [MT_HINT_KEEP_ONE_PRECISION] = {"keep one of the two for backward, and cast the other from it there", NULL, NULL},
     [MT_HINT_DROP_REFERENCE] = {"something keeps a reference across steps, such as a list of losses", NULL,
                                 "keep loss.item() there, not the tensor"},
+    [MT_HINT_COPY_AT_USE] = {"copy data to the card in the step that reads it: keep fewer batches in flight", NULL,
+                             NULL},
     [MT_HINT_ALLOCATE_LONG_FIRST] =
         {"the other policy would not reserve less: allocate long-lived tensors first, and in "
          "fewer sizes",
@@ -131,6 +135,26 @@ void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text 
         mt_text_add(out, "in PyTorch, %s", words.pytorch);
     if (is_bracketed)
         mt_text_add(out, ")");
+}
+
+/* Adds what to do about what a holder keeps across steps. */
+static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
+{
+    mt_holder_kind kind;
+    bool has_graph = mt_holder_kind_find(holder->kind, &kind) && (kind == MT_HOLDER_GRAPH || kind == MT_HOLDER_CHAIN);
+    mt_holder_add_name(holder, out);
+    mt_text_add(out, " keeps a reference across steps: %s",
+                has_graph ? "keep tensor.detach() there, or loss.item()"
+                          : "move what it collects to the host with .cpu(), or remove what no step needs");
+}
+
+void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
+{
+    const mt_hint hint = mt_finding_hint(finding);
+    if (hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL)
+        add_dropped(finding->holder, out);
+    else
+        mt_hint_add(hint, program, out);
 }
 
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)

@@ -16,6 +16,9 @@ extern const struct mt_finding_words mt_finding_words[MT_PATTERN_COUNT];
 /* Adds the change in the words of the program: options of memtrace run, where it has them, and names of PyTorch. */
 void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text *out);
 
+/* Adds the change that mends a finding; of a leak, it names the holder if that is known. */
+void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out);
+
 /* Adds what the finding's blocks have in common: "einsum backward, model.layers.*.ffn". */
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out);
 

@@ -59,7 +59,7 @@ static void add_finding(struct mt_remedy_list *remedies, const struct mt_advice_
     struct mt_remedy *remedy = mt_remedy_list_add(remedies);
     add_saving(answer, finding, &remedy->what);
     add_waste(finding, &remedy->what);
-    mt_hint_add(mt_finding_hint(finding), program, &remedy->how);
+    mt_finding_add_hint(finding, program, &remedy->how);
     mt_finding_add_mended(finding, program, &remedy->change);
 }
 

@@ -95,8 +95,7 @@ static void add_line(const char *file, int64_t line, struct mt_text *out)
     mt_text_add(out, ":%" PRId64 ")", line);
 }
 
-/* Adds "losses in validate (val.py:14)". */
-static void add_name(const struct mt_holder_row *holder, struct mt_text *out)
+void mt_holder_add_name(const struct mt_holder_row *holder, struct mt_text *out)
 {
     mt_text_add_visible(out, holder->name);
     if (holder->owner[0] != '\0' && strcmp(holder->owner, "__main__") != 0) {
@@ -125,7 +124,7 @@ void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
 {
     const bool is_plural = strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_CYCLE)) == 0 ||
                            strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRADIENT_CYCLE)) == 0;
-    add_name(holder, out);
+    mt_holder_add_name(holder, out);
     mt_text_add(out, " %s %s%s", is_plural ? "keep" : "keeps", MT_SIZE(holder->held_bytes),
                 words_of_kind(holder->kind));
     if (holder->taken_at[0] != '\0') {

@@ -9,6 +9,9 @@
 /* Describe a program phase, a holder and struct mt_observations. */
 extern const struct mt_row_type mt_program_phase_type, mt_holder_type, mt_observations_type;
 
+/* Adds "losses in validate (val.py:14)". */
+void mt_holder_add_name(const struct mt_holder_row *holder, struct mt_text *out);
+
 /* Adds "losses in validate (val.py:14) keeps 240.27 MiB, most of it by autograd graphs". */
 void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out);
 

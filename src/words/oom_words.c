@@ -175,7 +175,7 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_finding_kinds[replayed->finding.pattern].name;
         mt_finding_add_mended(&replayed->finding, program, &out->change);
-        mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
+        mt_finding_add_hint(&replayed->finding, program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:
         mt_alternative_add(&replayed->alloc, program, &out->change);

@@ -156,7 +156,7 @@ static void append_findings(json_t *list, const struct mt_advice_answer *answer)
         if (is_changed(answer, finding))
             continue;
         mt_finding_add_mended(finding, program, &words.change);
-        mt_hint_add(mt_finding_hint(finding), program, &words.hint);
+        mt_finding_add_hint(finding, program, &words.hint);
         append_change(list, answer->question->run, &words, &finding->replay, &finding->replay.curve);
     }
 }

@@ -263,3 +263,25 @@ while True:
     first = remedies_of_page(tmp_path)[0]
     assert "total (program.py:" in first["what"]
     assert f"first remedy: {first['how']}." in " ".join(printed.split())
+
+
+def test_batches_copied_ahead_and_a_list_of_losses_have_remedies_of_their_own(tmp_path):
+    program = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+batches, history = [torch.randn(512, 1024).cuda() for _ in range(32)], []
+for batch in batches:
+    loss = net(batch).pow(2).mean()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    optimizer.zero_grad()
+    history.append(loss)
+"""
+    findings = advise(tmp_path, program, options=["--steps", "10"])["findings"]
+    ahead = next(one for one in findings if one["pattern"] == "dead write")
+    assert ahead["allocated_at"] == line_of(program, "batches, history") and "fewer batches in flight" in ahead["hint"]
+    assert ahead["bytes"] >= 20 * 2 * MIB and ahead["holder"]["name"] == "batches"
+    grown = [one for one in findings if one["pattern"] == "leak across steps"]
+    assert grown and all(one["hint"].startswith("history (program.py:12) keeps a reference") for one in grown), grown

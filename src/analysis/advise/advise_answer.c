@@ -133,6 +133,28 @@ static const struct mt_holder_row *holder_of_line(const struct mt_observations *
     return NULL;
 }
 
+/* Returns the holder of graphs that grow, which keep blocks of many lines; NULL: none is known, or there are several. */
+static const struct mt_holder_row *holder_of_graphs(const struct mt_observations *known)
+{
+    const struct mt_holder_row *found = NULL;
+    for (size_t i = 0; i < known->count; i++) {
+        if (known->items[i].kind != MT_OBSERVED_KEPT_GRAPHS)
+            continue;
+        if (found != NULL && found != known->items[i].holder)
+            return NULL;
+        found = known->items[i].holder;
+    }
+    return found;
+}
+
+/* Returns the holder of what a finding is about, as far as other blocks tell it; NULL: not known. */
+static const struct mt_holder_row *probable_holder(const struct mt_observations *known,
+                                                   const struct mt_finding *finding)
+{
+    const struct mt_holder_row *found = holder_of_line(known, finding);
+    return found == NULL && finding->pattern == MT_PATTERN_LEAK ? holder_of_graphs(known) : found;
+}
+
 /* Sets who holds what the findings are about: one of the holders of the observations. The lines are set. */
 static mt_status find_holders_of_findings(const struct mt_question *question, const struct mt_observations *known,
                                           struct mt_advice *advice)
@@ -144,7 +166,7 @@ static mt_status find_holders_of_findings(const struct mt_question *question, co
     mt_status status = mt_trace_holders_of(question->trace, question->run, known->holders, known->holder_count, events,
                                            advice->count, found);
     for (size_t i = 0; i < advice->count && status == MT_OK; i++)
-        advice->findings[i].holder = found[i] != NULL ? found[i] : holder_of_line(known, &advice->findings[i]);
+        advice->findings[i].holder = found[i] != NULL ? found[i] : probable_holder(known, &advice->findings[i]);
     free(events);
     free(found);
     return status;

@@ -59,7 +59,8 @@ enum {
     X(EVERYTHING, "time")    /* every block of the program lives for another time */
 
 /* X(change, kind, roles, cost): mends findings of `kind` whose blocks all have one of `roles` (bits; 0: any or several). Of
- * several rows for a finding the first counts. Which of the changes of fragmentation helps depends on the replay. */
+ * several rows for a finding the first counts. Which of the changes of fragmentation helps depends on the replay, and
+ * COPY_AT_USE depends on the operator. */
 #define MT_REMEDIES(X)                                                                                                 \
     X(ZERO_GRAD_EARLY, KEPT_GRADIENTS, 0, LINE)                /* clear gradients before the forward pass */           \
     X(NO_BACKWARD, LATE_FREE, MT_OF(ACTIVATION), ORDER)        /* run without backward: it reads nothing saved */      \
@@ -76,6 +77,7 @@ enum {
     X(RECOMPUTE, IDLE, 0, RECOMPUTATION)                       /* compute it again when needed */                      \
     X(DO_NOT_ALLOCATE, NEVER_USED, 0, REMOVAL)                 /* nothing uses it */                                   \
     X(DO_NOT_WRITE, DEAD_WRITE, 0, REMOVAL)                    /* nothing reads it */                                  \
+    X(COPY_AT_USE, DEAD_WRITE, 0, ORDER)                       /* of several copies, such as batches made ahead */     \
     X(CAST_WEIGHTS_AGAIN, TWO_PRECISIONS, MT_OF(WEIGHT_CAST), CONVERSION) /* in backward, or keep only the copies */   \
     X(KEEP_ONE_PRECISION, TWO_PRECISIONS, 0, CONVERSION)                  /* keep one of two copies for backward */    \
     X(DROP_REFERENCE, LEAK, 0, REMOVAL)                                   /* something refers to it across steps */    \

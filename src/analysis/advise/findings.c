@@ -38,6 +38,13 @@ static mt_hint reserved_hint(const struct mt_finding *finding)
     return mt_alloc_grows(&finding->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH;
 }
 
+/* True if several tensors were copied to the card, or to another dtype, and no step that ran reads them. */
+static bool is_copied_ahead(const struct mt_finding *finding)
+{
+    return finding->pattern == MT_PATTERN_DEAD_WRITE && finding->blocks > 1 &&
+           strcmp(finding->op, "aten::_to_copy") == 0;
+}
+
 mt_hint mt_finding_hint(const struct mt_finding *finding)
 {
     mt_role role;
@@ -45,6 +52,8 @@ mt_hint mt_finding_hint(const struct mt_finding *finding)
     unsigned roles = mt_role_find(finding->role, &role) ? 1u << role : 0;
     if (mt_finding_is_of_reserved(finding))
         return reserved_hint(finding);
+    if (is_copied_ahead(finding))
+        return MT_HINT_COPY_AT_USE;
     while (remedies[hint].pattern != finding->pattern ||
            (remedies[hint].roles != 0 && (remedies[hint].roles & roles) == 0)) {
         hint++;

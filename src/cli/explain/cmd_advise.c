@@ -57,7 +57,7 @@ const struct mt_command mt_command_advise = {
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "Looks for blocks that are live while nothing needs them: freed late, allocated early, idle between uses,\n"
-        "never used, written and never read, kept in two precisions, left behind by every step, gradients kept\n"
+        "never used, written and not read, kept in two precisions, left behind by every step, gradients kept\n"
         "through the forward pass; and for reserved memory without live blocks. Each finding is checked by a replay\n"
         "of the run's allocations with the change: with PyTorch's allocator for a run of memtrace run, otherwise\n"
         "with the run's own allocator, or with --alloc's. Savings are of the peak of requested bytes; for\n"
