@@ -142,6 +142,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and what is computed from them, kept for backward",
+        [MT_OBSERVED_TABLES] = "are dense gradients of embedding tables, although a batch uses few of the rows",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
         [MT_OBSERVED_FOREACH] = "are lists of tensors that the optimizer's foreach functions allocate",
     };
@@ -227,6 +228,8 @@ const char *mt_observed_change_words(mt_observed_change change)
                                                "use_reentrant=False) for each block, not once for all",
         [MT_OBSERVED_CHANGE_SDPA] = "torch.nn.functional.scaled_dot_product_attention, which keeps no scores (of "
                                     "transformers, attn_implementation=\"sdpa\")",
+        [MT_OBSERVED_CHANGE_SPARSE] = "nn.Embedding(..., sparse=True) with torch.optim.SparseAdam, whose states stay "
+                                      "dense, for the tables; or smaller tables",
         [MT_OBSERVED_CHANGE_NO_LORA_DROPOUT] = "model.gradient_checkpointing_enable(), or lora_dropout=0",
         [MT_OBSERVED_CHANGE_FUSED] = "the optimizer's fused=True, or foreach=False",
     };

@@ -285,3 +285,24 @@ for batch in batches:
     assert ahead["bytes"] >= 20 * 2 * MIB and ahead["holder"]["name"] == "batches"
     grown = [one for one in findings if one["pattern"] == "leak across steps"]
     assert grown and all(one["hint"].startswith("history (program.py:12) keeps a reference") for one in grown), grown
+
+
+def test_dense_gradients_of_huge_tables_are_found_and_sparse_ones_avoid_them(tmp_path):
+    program = """
+import sys, torch
+from torch import nn
+sparse = sys.argv[1] == "sparse"
+users, words = nn.Embedding(1 << 20, 32, sparse=sparse).cuda(), nn.Embedding(1 << 15, 512).cuda()
+optimizer = (torch.optim.SparseAdam if sparse else torch.optim.Adam)(users.parameters())
+others = torch.optim.SGD(words.parameters(), 0.1)
+for _ in range(3):
+    rows = torch.randint(1 << 15, (64,), device="cuda")
+    (users(rows).sum() + words(rows).sum()).backward()
+    for one in (optimizer, others):
+        one.step()
+        one.zero_grad()
+"""
+    answers = {kind: by_change(advise(tmp_path, program, kind)) for kind in ("dense", "sparse")}
+    assert answers["dense"]["sparse=True"]["bytes"] == 128 * MIB  # of users alone
+    assert answers["dense"]["sparse=True"]["allocated_at"] == line_of(program, "backward()")
+    assert "sparse=True" not in answers["sparse"]

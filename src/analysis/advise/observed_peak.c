@@ -88,7 +88,7 @@ static bool is_list_of_optimizer(const struct mt_label_row *label)
 struct peak {
     const struct mt_block_row *blocks;
     const struct mt_label_row *labels;
-    size_t count;
+    size_t count, label_count;
     uint64_t bytes; /* allocated */
 };
 
@@ -99,20 +99,47 @@ struct sum {
     uint64_t layers; /* a bit for each */
 };
 
+static void add_block(const struct peak *peak, size_t index, struct sum *sum)
+{
+    const struct mt_block_row *block = &peak->blocks[index];
+    const struct mt_label_row *label = &peak->labels[block->label];
+    sum->bytes += block->block_bytes;
+    sum->event = block->block_bytes > sum->largest ? block->alloc_event : sum->event;
+    sum->largest = mt_larger(sum->largest, block->block_bytes);
+    if (label->layer >= 0)
+        sum->layers |= UINT64_C(1) << (label->layer % MOST_LAYERS);
+}
+
 static struct sum sum_of(const struct peak *peak, bool (*counts)(const struct mt_label_row *))
 {
     struct sum sum = {0};
-    for (size_t i = 0; i < peak->count; i++) {
-        const struct mt_block_row *block = &peak->blocks[i];
-        const struct mt_label_row *label = &peak->labels[block->label];
-        if (!counts(label))
-            continue;
-        sum.bytes += block->block_bytes;
-        sum.event = block->block_bytes > sum.largest ? block->alloc_event : sum.event;
-        sum.largest = mt_larger(sum.largest, block->block_bytes);
-        if (label->layer >= 0)
-            sum.layers |= UINT64_C(1) << (label->layer % MOST_LAYERS);
+    for (size_t i = 0; i < peak->count; i++)
+        if (counts(&peak->labels[peak->blocks[i].label]))
+            add_block(peak, i, &sum);
+    return sum;
+}
+
+/* True if the backward of an embedding computed the gradient, by another label of the table's module. */
+static bool is_gradient_of_table(const struct peak *peak, const struct mt_label_row *label)
+{
+    enum { LEAST_ROWS = 1 << 19 }; /* more than a vocabulary of tokens has, of which a batch uses a larger part */
+    if (!is_role(label, MT_ROLE_GRADIENT) || atoll(label->shape) < LEAST_ROWS)
+        return false;
+    for (size_t i = 0; i < peak->label_count; i++) {
+        const struct mt_label_row *other = &peak->labels[i];
+        if (begins_with(other->op, "Embedding") && strcmp(other->shape, label->shape) == 0 &&
+            begins_with(label->span, other->span))
+            return true;
     }
+    return false;
+}
+
+static struct sum sum_of_tables(const struct peak *peak)
+{
+    struct sum sum = {0};
+    for (size_t i = 0; i < peak->count; i++)
+        if (is_gradient_of_table(peak, &peak->labels[peak->blocks[i].label]))
+            add_block(peak, i, &sum);
     return sum;
 }
 
@@ -176,6 +203,7 @@ static mt_status add_all(const struct mt_question *question, const struct peak *
     MT_TRY(add_buckets(question, peak, out));
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(add(question, peak, sum_of(peak, is_scores), MT_OBSERVED_SCORES, MT_OBSERVED_CHANGE_SDPA, out));
+    MT_TRY(add(question, peak, sum_of_tables(peak), MT_OBSERVED_TABLES, MT_OBSERVED_CHANGE_SPARSE, out));
     MT_TRY(add(question, peak, sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
                MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
     return add(question, peak, sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH, MT_OBSERVED_CHANGE_FUSED, out);
@@ -186,13 +214,12 @@ mt_status mt_observations_add_peak(const struct mt_question *question, struct mt
     struct mt_block_row *blocks = NULL;
     struct mt_label_row *labels = NULL;
     struct mt_peak_row peak;
-    size_t label_count = 0;
     struct peak found = {0};
     if (question->run->event_count == 0)
         return MT_OK;
     mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
     found.bytes = peak.bytes;
-    MT_THEN(status, mt_trace_labels(question->trace, question->run, &labels, &label_count));
+    MT_THEN(status, mt_trace_labels(question->trace, question->run, &labels, &found.label_count));
     MT_THEN(status, mt_trace_live(question->trace, question->run, peak.event, &blocks, &found.count));
     found.blocks = blocks;
     found.labels = labels;
