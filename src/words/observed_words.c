@@ -143,6 +143,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and what is computed from them, kept for backward",
         [MT_OBSERVED_TABLES] = "are dense gradients of embedding tables, although a batch uses few of the rows",
+        [MT_OBSERVED_JACOBIAN] = "are a Jacobian or Hessian, and what computes it",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
         [MT_OBSERVED_FOREACH] = "are lists of tensors that the optimizer's foreach functions allocate",
     };
@@ -230,6 +231,9 @@ const char *mt_observed_change_words(mt_observed_change change)
                                     "transformers, attn_implementation=\"sdpa\")",
         [MT_OBSERVED_CHANGE_SPARSE] = "nn.Embedding(..., sparse=True) with torch.optim.SparseAdam, whose states stay "
                                       "dense, for the tables; or smaller tables",
+        [MT_OBSERVED_CHANGE_JVP] = "torch.func.jvp or vjp, if products with it are enough; otherwise compute it for a "
+                                   "part of the samples or outputs at a time, and reduce each part or move it to the "
+                                   "host. chunk_size= alone does not shrink the result",
         [MT_OBSERVED_CHANGE_NO_LORA_DROPOUT] = "model.gradient_checkpointing_enable(), or lora_dropout=0",
         [MT_OBSERVED_CHANGE_FUSED] = "the optimizer's fused=True, or foreach=False",
     };

@@ -306,3 +306,23 @@ for _ in range(3):
     assert answers["dense"]["sparse=True"]["bytes"] == 128 * MIB  # of users alone
     assert answers["dense"]["sparse=True"]["allocated_at"] == line_of(program, "backward()")
     assert "sparse=True" not in answers["sparse"]
+
+
+def test_a_whole_jacobian_is_found_and_products_with_it_are_not(tmp_path):
+    program = """
+import sys, torch
+from torch import nn
+from torch.func import functional_call, jacrev, jvp, vmap
+net = nn.Linear(256, 64).cuda()
+weights, x = {name: one.detach() for name, one in net.named_parameters()}, torch.randn(32, 256, device="cuda")
+def compute(weights, x):
+    return functional_call(net, weights, (x,))
+if sys.argv[1] == "whole":
+    result = vmap(jacrev(compute), (None, 0))(weights, x)
+else:
+    result = jvp(lambda weights: compute(weights, x), (weights,), (weights,))
+"""
+    found = {kind: by_change(advise(tmp_path, program, kind)) for kind in ("whole", "product")}
+    assert found["whole"]["torch.func.jvp"]["bytes"] >= 32 * 64 * 64 * 256 * 4
+    assert found["whole"]["torch.func.jvp"]["allocated_at"] == line_of(program, "result = vmap")
+    assert "torch.func.jvp" not in found["product"]

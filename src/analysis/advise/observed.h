@@ -24,6 +24,7 @@
     X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
     X(SCORES, "attention scores")           /* a value for each pair of positions, kept for backward */                \
     X(TABLES, "gradients of tables")        /* dense gradients of huge embedding tables */                             \
+    X(JACOBIAN, "jacobian")                 /* a whole one, or a Hessian, and what computes it */                      \
     X(LORA_DROPOUT, "dropout of LoRA")      /* keeps a copy of the input of each adapted layer */                      \
     X(FOREACH, "foreach temporaries")       /* an optimizer computes lists of tensors, each as large as the weights */
 
@@ -50,6 +51,7 @@
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
     X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \
     X(SPARSE, "sparse=True")                /* gradients that have only the rows that were used */                     \
+    X(JVP, "torch.func.jvp")                /* products with the Jacobian, without it */                               \
     X(NO_LORA_DROPOUT, "lora_dropout=0")    /* or checkpointing of the layers */                                       \
     X(FUSED, "fused or foreach=False")
 

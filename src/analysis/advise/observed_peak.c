@@ -143,6 +143,51 @@ static struct sum sum_of_tables(const struct peak *peak)
     return sum;
 }
 
+/* ---- Jacobians ---- */
+
+/* True for a frame of torch.func's jacrev, jacfwd and hessian, or of torch.autograd.functional's jacobian and hessian. */
+static bool is_of_jacobian(const struct mt_stack_row *frame)
+{
+    const bool is_of_file = strstr(frame->file, "torch/_functorch/eager_transforms.py") != NULL ||
+                            strstr(frame->file, "torch/autograd/functional.py") != NULL;
+    return is_of_file && (strstr(frame->function, "jac") != NULL || strstr(frame->function, "hessian") != NULL);
+}
+
+/* Returns for each call stack whether one of its frames computes a Jacobian; NULL: none does. The caller frees it. */
+static bool *find_jacobians(const struct mt_stack_row *stacks, size_t count)
+{
+    bool *computes = mt_host_alloc((count + 1) * sizeof *computes), any = false;
+    for (size_t i = 1; i < count; i++) {
+        computes[i] = computes[stacks[i].parent] || is_of_jacobian(&stacks[i]);
+        any |= computes[i];
+    }
+    if (any)
+        return computes;
+    free(computes);
+    return NULL;
+}
+
+/* Sums the blocks that were allocated while a Jacobian was computed. */
+static mt_status sum_of_jacobians(const struct mt_question *question, const struct peak *peak, struct sum *out)
+{
+    struct mt_stack_row *stacks;
+    size_t count;
+    *out = (struct sum){0};
+    MT_TRY(mt_trace_stacks(question->trace, question->run, &stacks, &count));
+    bool *computes = find_jacobians(stacks, count);
+    free(stacks);
+    if (computes == NULL)
+        return MT_OK;
+    uint32_t *callers = mt_host_alloc((peak->count + 1) * sizeof *callers);
+    mt_status status = mt_trace_callers(question->trace, question->run, peak->blocks, peak->count, count, callers);
+    for (size_t i = 0; i < peak->count && status == MT_OK; i++)
+        if (computes[callers[i]])
+            add_block(peak, i, out);
+    free(callers);
+    free(computes);
+    return status;
+}
+
 /* ---- observations ---- */
 
 static mt_status add(const struct mt_question *question, const struct peak *peak, struct sum sum, mt_observed_kind kind,
@@ -178,6 +223,13 @@ static mt_status add_buckets(const struct mt_question *question, const struct pe
     return add(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
 }
 
+static mt_status add_jacobian(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+{
+    struct sum sum;
+    MT_TRY(sum_of_jacobians(question, peak, &sum));
+    return add(question, peak, sum, MT_OBSERVED_JACOBIAN, MT_OBSERVED_CHANGE_JVP, out);
+}
+
 static bool has_cycles(const struct mt_observations *observations)
 {
     for (size_t i = 0; i < observations->count; i++)
@@ -204,6 +256,7 @@ static mt_status add_all(const struct mt_question *question, const struct peak *
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(add(question, peak, sum_of(peak, is_scores), MT_OBSERVED_SCORES, MT_OBSERVED_CHANGE_SDPA, out));
     MT_TRY(add(question, peak, sum_of_tables(peak), MT_OBSERVED_TABLES, MT_OBSERVED_CHANGE_SPARSE, out));
+    MT_TRY(add_jacobian(question, peak, out));
     MT_TRY(add(question, peak, sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
                MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
     return add(question, peak, sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH, MT_OBSERVED_CHANGE_FUSED, out);
