@@ -16,7 +16,7 @@ from .labels import start_of
 from .not_updated import objects_of
 from .spread import local_of
 
-Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # those of the tensors that have the shapes of trained weights
+Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # returns the tensors with the shapes of trained weights
 LEAST_SHARE = 2  # this part of the bytes of the trained weights makes a copy of them
 
 

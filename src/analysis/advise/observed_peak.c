@@ -122,7 +122,7 @@ static struct sum sum_of(const struct peak *peak, bool (*counts)(const struct mt
 /* True if the backward of an embedding computed the gradient, by another label of the table's module. */
 static bool is_gradient_of_table(const struct peak *peak, const struct mt_label_row *label)
 {
-    enum { LEAST_ROWS = 1 << 19 }; /* more than a vocabulary of tokens has, of which a batch uses a larger part */
+    enum { LEAST_ROWS = 1 << 19 }; /* larger than vocabularies of tokens, and a batch of tokens uses more of its rows */
     if (!is_role(label, MT_ROLE_GRADIENT) || atoll(label->shape) < LEAST_ROWS)
         return false;
     for (size_t i = 0; i < peak->label_count; i++) {
