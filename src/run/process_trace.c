@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,22 @@ bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job)
     }
     *out_job = NULL;
     return false;
+}
+
+/* Returns the item of a list of numbers, "2,3"; -1 if there is none, or it is no number. */
+static int64_t item_of(const char *list, int index)
+{
+    for (; index > 0 && list != NULL; index--)
+        list = (list = strchr(list, ',')) != NULL ? list + 1 : NULL;
+    char *end = NULL;
+    const int64_t number = list != NULL ? strtoll(list, &end, 10) : -1;
+    return list != NULL && end != list && (*end == ',' || *end == '\0') && number < INT_MAX ? number : -1;
+}
+
+int mt_process_card_number(int ordinal)
+{
+    const int64_t number = item_of(secure_getenv("CUDA_VISIBLE_DEVICES"), ordinal);
+    return number >= 0 ? (int)number : ordinal;
 }
 
 /* ---- the trace ---- */

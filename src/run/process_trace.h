@@ -27,6 +27,13 @@ mt_status mt_process_trace_open(const struct mt_record_request *request, const s
  * *out_job is the job's name, borrowed from the environment; NULL: not known. */
 bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job);
 
+/* The setting of a run with the number of its card on the host. */
+#define MT_CARD_NUMBER_SETTING "cuda_device"
+
+/* Returns the number on the host of the card that this process calls `ordinal`: CUDA_VISIBLE_DEVICES, if it lists numbers, hides and
+ * reorders cards. */
+int mt_process_card_number(int ordinal);
+
 /* Appends `path` with `addition` before its ending: "run-rank1.db". */
 void mt_process_trace_name(struct mt_text *out, const char *path, const char *addition);
 

@@ -53,6 +53,7 @@ class Case(NamedTuple):
 
 
 PYTHON = sys.executable
+TORCHRUN = os.path.join(os.path.dirname(PYTHON), "torchrun")
 CASES = {
     "fits": Case(0, ("--device", "sim:h100", "--quiet"), (PYTHON, "hold.py"), ""),
     "does not fit": Case(1, ("--device", "sim:h100:900MiB", "--quiet", "--annotate"), (PYTHON, "hold.py"),
@@ -124,9 +125,56 @@ def test_programs_on_a_card_add_up_with_a_context_each_and_annotate_the_largest(
 
 
 def test_a_request_has_the_bytes_of_the_largest_rank_for_the_cards_of_a_node(programs):
-    words = os.path.join(os.path.dirname(PYTHON), "torchrun"), "--nnodes", "2", "--nproc-per-node", "2", "hold.py"
+    words = TORCHRUN, "--nnodes", "2", "--nproc-per-node", "2", "hold.py"
     told = json.loads(fit(programs, (*CONTEXT, "--quiet", "--json", "--only", "1"), *words).stdout)
     said = fit(programs, (*CONTEXT, "--as", "kai", "--only", "0"), *words)
     mib = math.ceil(told["bytes"] / MIB) + 768
     assert (told["rank"], said.returncode) == (1, 0), said.stderr
     assert said.stdout == f'gpu-memory: "{mib}"\ngpu-fraction-num-devices: "2"\n'
+
+
+OWN = "import os, torch\nx = torch.empty(1 << 28, device='cuda:' + os.environ['LOCAL_RANK'])\n"
+VISIBLE = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = os.environ['LOCAL_RANK']\n" + HOLD
+STRAY = OWN + "y = torch.empty(1 << 26, device='cuda:0')\n"  # 256 MiB more of rank 0, and of rank 1 on rank 0's card
+RANKS = TORCHRUN, "--nproc-per-node", "2"
+SHARED = {  # the program, its launcher, ranks on the fullest card, bytes there without contexts
+    "each its own": (OWN, RANKS, 1, GIB),
+    "one card for both": (HOLD, RANKS, 2, 2 * GIB),
+    "visible to one": (VISIBLE, RANKS, 1, GIB),
+    "a stray allocation": (STRAY, RANKS, 2, GIB + GIB // 2),
+    "two nodes": (HOLD, (TORCHRUN, "--nnodes", "2", "--nproc-per-node", "1"), 1, GIB),
+    "cards of a task": (HOLD, ("srun", "-n", "2", "--ntasks-per-node", "2", "--gpus-per-task", "1", PYTHON), 1, GIB),
+    "cards of a node": (HOLD, ("srun", "-n", "2", "--ntasks-per-node", "2", "--gpus-per-node", "1", PYTHON), 2, 2 * GIB),
+}
+REQUESTED = {"one card for both": 1, "cards of a task": 2}  # cards of a node
+
+
+@pytest.fixture(scope="module", name="context")
+def bytes_of_a_context(programs):
+    return json.loads(fit(programs, (*CONTEXT, "--quiet", "--json"), PYTHON, "hold.py").stdout)["outside"]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_ranks_on_one_card_add_up_with_a_context_each(programs, context, name):
+    source, launcher, sharers, held = SHARED[name]
+    (programs / "shared.py").write_text(source)
+    told = json.loads(fit(programs, (*CONTEXT, "--quiet", "--json"), *launcher, "shared.py").stdout)
+    [row] = told["programs"]
+    assert (row["sharers"], row["reserved"]) == (sharers, held), told
+    assert told["outside"] == sharers * context and told["bytes"] == held + told["outside"]
+    if name not in REQUESTED:
+        return
+    requested = fit(programs, (*CONTEXT, "--as", "kai"), *launcher, "shared.py").stdout
+    assert requested.startswith(f'gpu-memory: "{math.ceil(told["bytes"] / MIB) + 768}"')
+    assert (f'gpu-fraction-num-devices: "{REQUESTED[name]}"' in requested) == (REQUESTED[name] > 1)
+
+
+def test_ranks_on_one_card_do_not_fit_if_their_sum_does_not(programs):
+    (programs / "shared.py").write_text(HOLD)
+    card = "--device", "sim:1900MiB"
+    said = fit(programs, (*card, "--quiet"), *RANKS, "shared.py")
+    assert said.returncode == 1 and "on the card that 2 ranks share 2.00 GiB of the 1.86 GiB" in said.stderr
+    said = fit(programs, (*card, "--json"), *RANKS, "shared.py")
+    told = json.loads(said.stdout)
+    assert (told["fits"], told["sharers"], told["bytes"], told["room_bytes"]) == (False, 2, 2 * GIB, -148 * MIB)
+    assert fit(programs, (*card, "--quiet"), TORCHRUN, "--nnodes", "2", "--nproc-per-node", "1", "shared.py").returncode == 0

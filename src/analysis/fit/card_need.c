@@ -9,14 +9,19 @@
 
 /* ---- the dry runs ---- */
 
-/* Finds how many nodes and cards of a node the program's words ask for. */
+/* Finds how many nodes and cards of a node the program's words ask for: the cards that they name, or one for each rank. */
 static mt_status find_cards(const struct mt_dry_options *program, struct mt_program_need *out)
 {
     struct mt_rank_program ranks;
     mt_status status = mt_rank_program_read(program->words, program->ranks, program->cards, &ranks);
-    const int64_t seen = program->cards > 0 ? program->cards : ranks.cards > 0 ? ranks.cards : 1;
+    const int64_t processes = ranks.per_node > 0 ? ranks.per_node : 1;
+    const int64_t seen = program->cards > 0 ? program->cards : ranks.cards;
     out->nodes = ranks.ranks > 0 ? ranks.ranks / ranks.per_node : 1;
-    out->per_node = ranks.per_node > seen ? ranks.per_node : seen;
+    out->has_cards = seen > 0;
+    if (!out->has_cards)
+        out->per_node = processes;
+    else
+        out->per_node = ranks.launch.cards_are_own && program->cards == 0 ? processes * seen : seen;
     mt_rank_program_release(&ranks);
     return status;
 }
@@ -86,6 +91,14 @@ static mt_status fail_program(const struct mt_program_outcome *outcome)
     return MT_FAILED;
 }
 
+/* Counts the cards that were used, unless the program's words name their number, or ranks were not run. */
+static void count_used_cards(struct mt_program_need *need)
+{
+    const bool has_all_ranks = need->outcome.ranks == need->peak.ranks || !need->outcome.is_many;
+    if (!need->has_cards && has_all_ranks && need->peak.cards > 0)
+        need->per_node = need->peak.cards;
+}
+
 /* Reads what a program needs from the traces of its processes. */
 static mt_status measure(struct mt_program_need *need, const struct mt_fit_device *device)
 {
@@ -98,6 +111,7 @@ static mt_status measure(struct mt_program_need *need, const struct mt_fit_devic
     if (device->asked_reserve_bytes == MT_RESERVE_UNSET)
         need->outside_bytes = need->peak.counted.reserve_bytes;
     need->bytes = need->peak.peak.reserved_bytes + need->outside_bytes;
+    count_used_cards(need);
     return MT_OK;
 }
 

@@ -3,8 +3,8 @@
  *   ├────────────────────────────────── memory ──────────────────────────────────┤
  *   ├─ reserved of A ─┤─ outside of A ─┤─ reserved of B ─┤─ outside of B ─┤ free ┤
  *
- * Each process has a context of its own. A program of several processes, such as ranks, counts with the one that needs most:
- * each of its processes has another card. Peaks add up, since nothing is known of when programs reach them.
+ * Each process has a context of its own. A program of several processes counts with the card on which they need most
+ * (dry_peak.h). Peaks add up, since nothing is known of when programs reach them.
  *
  * Threads: one at a time. */
 #pragma once
@@ -22,10 +22,11 @@ struct mt_program_need {
     struct mt_program_outcome outcome;
     struct mt_job_folder folder; /* of its traces */
     struct mt_dry_peak peak;
-    uint64_t outside_bytes; /* of the process that needs most: context, libraries, NCCL; 0 if a reserve was requested */
+    uint64_t outside_bytes; /* on that card: contexts, libraries, NCCL; 0 if a reserve was requested */
     uint64_t bytes;
     bool is_too_large;       /* it ran out of memory on a card of MT_ROOMY_BYTES, so `peak` is not known */
     int64_t nodes, per_node; /* cards of the job: nodes times cards of each */
+    bool has_cards;          /* the words or options name the cards of a node */
 };
 
 /* Invariants: bytes is the sum over the programs, plus a requested reserve; memory_bytes <= the device's; fits is false if a

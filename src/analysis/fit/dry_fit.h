@@ -60,7 +60,8 @@ struct mt_dry_trial {
     struct mt_dry_changes places; /* of the program as it is: the changes that it has a place for */
     mt_trial_outcome outcome;
     struct mt_replay_result peak; /* with more memory than it asks for; fits: on the device */
-    int64_t rank;                 /* of many ranks, the one whose peak it is; -1: it is no rank */
+    int64_t rank;                 /* of many ranks, the one that needs most of its card; -1: it is no rank */
+    int64_t sharers;              /* ranks that use that card, whose peaks are summed */
     struct mt_text words;         /* where the change was made, why not, or how the program failed; owned */
 };
 

@@ -1,51 +1,171 @@
 #include "analysis/fit/dry_peak.h"
 
 #include "analysis/fit/dry_fit.h"
+#include "base/memory.h"
+#include "run/process_trace.h"
+
+#include <stdlib.h>
+
+/* What a process holds on a card. */
+struct process {
+    struct mt_dry_peak need;
+    int64_t node, card; /* -1: not known */
+};
+
+struct processes {
+    struct process *items; /* an array for MT_HOST_ADD */
+    size_t count;
+};
 
 static uint64_t needed_bytes(const struct mt_dry_peak *peak)
 {
     return peak->peak.reserved_bytes + peak->counted.reserve_bytes;
 }
 
-/* Adds a process. `is_first`: there was none before. */
-static mt_status add_process(const struct mt_question *run, const struct mt_fit_device *device, bool is_first,
-                             struct mt_dry_peak *out)
+/* ---- reading ---- */
+
+/* Finds the number of the run's card on its host; -1: not known. */
+static mt_status find_card(const struct mt_question *run, int64_t *out)
 {
-    struct mt_dry_peak added = {.counted = *device, .rank = run->run->rank};
-    MT_TRY(mt_fit_device_count_outside(&added.counted, run->trace, run->run));
-    MT_TRY(mt_dry_run_peak(run, added.counted.memory_bytes - added.counted.reserve_bytes, &added.peak));
-    const bool fits = added.peak.fits && (is_first || out->peak.fits);
-    if (is_first || needed_bytes(&added) > needed_bytes(out))
-        *out = added;
-    out->peak.fits = fits;
+    struct mt_setting_row *rows;
+    size_t count;
+    MT_TRY(mt_trace_settings(run->trace, run->run, &rows, &count));
+    const char *number = mt_setting_find(rows, count, MT_CARD_NUMBER_SETTING);
+    *out = number[0] != '\0' ? strtoll(number, NULL, 10) : -1;
+    free(rows);
     return MT_OK;
 }
 
-static mt_status add_run(const struct mt_record_answer *answer, const struct mt_fit_device *device, bool is_first,
-                         struct mt_dry_peak *out)
+static mt_status read_process(const struct mt_question *run, const struct mt_fit_device *device, struct process *out)
+{
+    struct mt_dry_peak *need = &out->need;
+    *need = (struct mt_dry_peak){.counted = *device, .rank = run->run->rank, .sharers = 1};
+    out->node = run->run->local_rank >= 0 ? run->run->rank - run->run->local_rank : -1;
+    MT_TRY(find_card(run, &out->card));
+    MT_TRY(mt_fit_device_count_outside(&need->counted, run->trace, run->run));
+    return mt_dry_run_peak(run, need->counted.memory_bytes - need->counted.reserve_bytes, &need->peak);
+}
+
+/* True if both processes are ranks of a node that use one card. */
+static bool share_card(const struct process *a, const struct process *b)
+{
+    return a->need.rank >= 0 && b->need.rank >= 0 && a->card >= 0 && a->card == b->card && a->node == b->node;
+}
+
+/* Adds a process. Of several of a rank on one card, such as runs that follow each other, the one that needs most counts. */
+static void add_process(struct processes *all, const struct process *added)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        struct process *other = &all->items[i];
+        if (other->need.rank != added->need.rank || !share_card(other, added))
+            continue;
+        const bool fits = other->need.peak.fits && added->need.peak.fits;
+        if (needed_bytes(&added->need) > needed_bytes(&other->need))
+            *other = *added;
+        other->need.peak.fits = fits;
+        return;
+    }
+    *MT_HOST_ADD(all->items, all->count) = *added;
+}
+
+static mt_status add_run(const struct mt_record_answer *answer, const struct mt_fit_device *device,
+                         struct processes *all)
 {
     struct mt_question run = {0};
+    struct process added;
     MT_TRY(mt_trace_open(answer->text, &run.trace));
     mt_status status = mt_trace_find_numbered(run.trace, answer->number, &run.run);
-    MT_THEN(status, add_process(&run, device, is_first, out));
+    MT_THEN(status, read_process(&run, device, &added));
+    if (status == MT_OK)
+        add_process(all, &added);
     mt_trace_close(run.trace);
     return status;
+}
+
+static mt_status read_processes(const struct mt_program_outcome *outcome, const struct mt_fit_device *device,
+                                struct processes *out)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        if (outcome->answers[i].kind == MT_RECORD_RUN)
+            MT_TRY(add_run(&outcome->answers[i], device, out));
+    if (out->count > 0)
+        return MT_OK;
+    return mt_fail(MT_NO_DRY_RUN, "the program allocated nothing on a card with PyTorch, so there is nothing to fit");
+}
+
+/* ---- cards ---- */
+
+/* Adds what another rank holds on the card. A requested reserve is of the card, whoever uses it. */
+static void add_sharer(const struct mt_dry_peak *other, struct mt_dry_peak *sum)
+{
+    struct mt_fit_device *counted = &sum->counted;
+    sum->peak.requested_bytes += other->peak.requested_bytes;
+    sum->peak.allocated_bytes += other->peak.allocated_bytes;
+    sum->peak.reserved_bytes += other->peak.reserved_bytes;
+    if (counted->asked_reserve_bytes == MT_RESERVE_UNSET)
+        counted->reserve_bytes += other->counted.reserve_bytes;
+    if (counted->reserve_bytes > counted->memory_bytes) { /* contexts alone fill the card */
+        sum->peak.reserved_bytes += counted->reserve_bytes - counted->memory_bytes;
+        counted->reserve_bytes = counted->memory_bytes;
+    }
+    sum->sharers++;
+}
+
+/* Returns what all that use the card of a process need of it. */
+static struct mt_dry_peak add_up_card(const struct processes *all, size_t place)
+{
+    struct mt_dry_peak sum = all->items[place].need;
+    for (size_t i = 0; i < all->count; i++)
+        if (i != place && share_card(&all->items[i], &all->items[place]))
+            add_sharer(&all->items[i].need, &sum);
+    if (sum.sharers > 1)
+        sum.peak.fits = needed_bytes(&sum) <= sum.counted.memory_bytes;
+    return sum;
+}
+
+/* True if no process before that one is of the same rank. */
+static bool is_first_of_rank(const struct processes *all, size_t place)
+{
+    for (size_t i = 0; i < place; i++)
+        if (all->items[i].need.rank == all->items[place].need.rank)
+            return false;
+    return all->items[place].need.rank >= 0;
+}
+
+/* Returns what is needed of the card on which most is needed. */
+static struct mt_dry_peak find_fullest(const struct processes *all)
+{
+    struct mt_dry_peak fullest = {0};
+    uint64_t own_bytes = 0;
+    int64_t cards = 0, ranks = 0;
+    bool fits = true;
+    for (size_t i = 0; i < all->count; i++) {
+        const struct mt_dry_peak sum = add_up_card(all, i);
+        const uint64_t own = needed_bytes(&all->items[i].need), bytes = needed_bytes(&sum),
+                       most = needed_bytes(&fullest);
+        fits = fits && sum.peak.fits;
+        cards = all->items[i].card >= cards ? all->items[i].card + 1 : cards;
+        ranks += is_first_of_rank(all, i);
+        if (i > 0 && (bytes < most || (bytes == most && own <= own_bytes)))
+            continue;
+        fullest = sum;
+        own_bytes = own;
+    }
+    fullest.peak.fits = fits;
+    fullest.cards = cards;
+    fullest.ranks = ranks;
+    return fullest;
 }
 
 mt_status mt_dry_peak_find(const struct mt_program_outcome *outcome, const struct mt_fit_device *device,
                            struct mt_dry_peak *out)
 {
-    bool is_first = true;
-    for (size_t i = 0; i < outcome->count; i++) {
-        if (outcome->answers[i].kind != MT_RECORD_RUN)
-            continue;
-        MT_TRY(add_run(&outcome->answers[i], device, is_first, out));
-        is_first = false;
-    }
-    if (is_first)
-        return mt_fail(MT_NO_DRY_RUN,
-                       "the program allocated nothing on a card with PyTorch, so there is nothing to fit");
-    return MT_OK;
+    struct processes all = {0};
+    mt_status status = read_processes(outcome, device, &all);
+    if (status == MT_OK)
+        *out = find_fullest(&all);
+    free(all.items);
+    return status;
 }
 
 mt_status mt_dry_outcome_is_out(const struct mt_program_outcome *outcome, bool *out)

@@ -122,11 +122,14 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     trial->outcome = MT_TRIAL_RAN;
     trial->peak = found.peak;
     trial->rank = found.rank;
+    trial->sharers = found.sharers;
     take_changes(outcome, trial);
     if (!is_plain(trial))
         return MT_OK;
     take_places(outcome, trial);
     trials->found->counted = found.counted;
+    if (found.sharers > 1) /* a replay is of one process */
+        return MT_OK;
     return find_replayed(outcome, found.rank, &trials->found->replayed);
 }
 

@@ -25,8 +25,9 @@ struct mt_program_fit {
         counted; /* the device, less the memory that the process of the plain trial's peak held outside of the
                                    * allocator */
     struct mt_dry_fit fit;
-    struct mt_program_changes replayed; /* of the run of the program as it is that decides; empty if it is too long */
-    struct mt_text said;                /* the end of the output of the program as it is, if it failed */
+    struct mt_program_changes
+        replayed; /* of the run of the program as it is that decides; empty if it is too long, or shares its card */
+    struct mt_text said; /* the end of the output of the program as it is, if it failed */
 };
 
 /* Tries the program's changes. The dry runs are kept nowhere. A program that fails is no failure: see fit.plain. Fails for

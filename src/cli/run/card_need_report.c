@@ -19,7 +19,7 @@
 /* A program. */
 struct program_row {
     struct mt_text program; /* its words; owned */
-    int64_t rank;
+    int64_t rank, sharers;
     uint64_t bytes, reserved_bytes, outside_bytes;
     struct mt_caveat_lists caveats; /* borrowed from a report */
 };
@@ -28,6 +28,7 @@ struct program_row {
 static const struct mt_field program_fields[] = {
     MT_OWNED(ROW, program, "program", "program", NULL),
     MT_KNOWN(ROW, rank, "rank", "rank", "that needs most"),
+    MT_POSITIVE(ROW, sharers, "sharers", "share it", "ranks that use its card, whose bytes are summed"),
     MT_SOME_BYTES(ROW, reserved_bytes, "reserved", "reserved", NULL),
     MT_SOME_BYTES(ROW, outside_bytes, "outside", "outside", NULL),
     MT_SOME_BYTES(ROW, bytes, "bytes", "needs", NULL),
@@ -85,7 +86,9 @@ static void add_verdict(struct answer *answer)
     const struct mt_card_need *need = &answer->need;
     struct mt_text *out = &answer->verdict;
     mt_text_add(out, answer->count > 1 ? "they need " : "it needs ");
-    if (answer->rank >= 0 && answer->count == 1)
+    if (answer->count == 1 && need->programs[0].peak.sharers > 1)
+        mt_text_add(out, "on the card that %" PRId64 " ranks share ", need->programs[0].peak.sharers);
+    else if (answer->rank >= 0 && answer->count == 1)
         mt_text_add(out, "on rank %" PRId64 " ", answer->rank);
     if (is_too_large(need))
         mt_text_add(out, "more than %s", MT_SIZE(MT_ROOMY_BYTES));
@@ -122,8 +125,10 @@ static void add_program(struct answer *answer, const struct mt_program_need *pro
     const uint64_t capacity_bytes = need->memory_bytes > others_bytes ? need->memory_bytes - others_bytes : 0;
     mt_dry_report_shrink_card(report, MT_ROOMY_BYTES - capacity_bytes);
     answer->is_certain = answer->is_certain && !mt_dry_report_is_uncertain(report);
-    *row = (struct program_row){
-        .rank = program->peak.rank, .bytes = program->bytes, .outside_bytes = program->outside_bytes};
+    *row = (struct program_row){.rank = program->peak.rank,
+                                .sharers = program->peak.sharers,
+                                .bytes = program->bytes,
+                                .outside_bytes = program->outside_bytes};
     if (!program->is_too_large)
         row->reserved_bytes = program->peak.peak.reserved_bytes;
     if (report->worst != NULL)
@@ -239,6 +244,15 @@ static void print_budget(const struct answer *answer, const char *why)
     mt_say("%s: %s: %s.", answer->question->budget, answer->exit_code == MT_OK ? "passes" : "fails", why);
 }
 
+/* True if ranks of a program share a card. */
+static bool has_sharers(const struct answer *answer)
+{
+    bool has = false;
+    for (size_t i = 0; i < answer->count; i++)
+        has = has || answer->rows[i].sharers > 1;
+    return has;
+}
+
 static mt_status print_answer(const struct answer *answer)
 {
     const struct mt_card_need_question *question = answer->question;
@@ -257,8 +271,10 @@ static mt_status print_answer(const struct answer *answer)
     if (question->is_quiet || question->budget != NULL)
         return MT_OK;
     mt_rows_print(&program_type,
-                  answer->rank >= 0 ? "program rank reserved outside bytes" : "program reserved outside bytes", NULL,
-                  answer->rows, answer->count);
+                  has_sharers(answer) ? "program rank sharers reserved outside bytes"
+                  : answer->rank >= 0 ? "program rank reserved outside bytes"
+                                      : "program reserved outside bytes",
+                  NULL, answer->rows, answer->count);
     mt_say("\n%s: %s.", answer->need.fits ? "It fits" : "It does not fit", mt_text_get(&answer->verdict));
     return MT_OK;
 }

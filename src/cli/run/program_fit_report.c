@@ -24,7 +24,7 @@ struct answer {
     uint64_t memory_bytes, reserve_bytes, capacity_bytes;
     uint64_t needed_bytes; /* the peak's reserved bytes, and reserve_bytes */
     bool fits;
-    int64_t room_bytes, rank;
+    int64_t room_bytes, rank, sharers;
     struct mt_replay_result peak;
     struct mt_trial_rows trials;
     struct mt_caveat_lists caveats; /* borrowed */
@@ -44,7 +44,8 @@ static const struct mt_field answer_fields[] = {
     MT_BYTES(ROW, reserve_bytes, "outside", NULL, NULL),
     MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
     MT_ROW(ROW, peak, "peak", &mt_replay_peak_type, NULL),
-    MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one that takes most of its card; the peak is its"),
+    MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one that takes most of its card"),
+    MT_POSITIVE(ROW, sharers, "sharers", NULL, "ranks that use that card; the peak is their sum"),
     MT_ROWS(ROW, trials.items, trials.count, "changes", &mt_trial_type, NULL),
     MT_ROWS(ROW, trials.gaps, trials.gap_count, "left_out", &mt_gap_type, NULL),
     MT_TEXT(ROW, best, "remedy", NULL, NULL),
@@ -68,6 +69,7 @@ static void fill(const struct asked *asked, const struct mt_program_fit *found, 
                            .fits = fit->plain.peak.fits,
                            .peak = fit->plain.peak,
                            .rank = fit->plain.rank,
+                           .sharers = fit->plain.sharers,
                            .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes + beyond_bytes)};
     out->needed_bytes = out->peak.reserved_bytes + out->reserve_bytes;
     if (asked->report->worst != NULL)
@@ -93,19 +95,22 @@ static void print_verdict(const struct answer *answer)
 {
     char reserved[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
     struct mt_text who = {0};
+    const char *reserves = answer->sharers > 1 ? "reserve" : "reserves";
     mt_format_bytes(answer->peak.reserved_bytes, reserved);
     mt_format_bytes((uint64_t)(answer->room_bytes < 0 ? -answer->room_bytes : answer->room_bytes), room);
     if (answer->rank < 0)
         mt_text_add(&who, "it");
+    else if (answer->sharers > 1)
+        mt_text_add(&who, "the %" PRId64 " ranks that share a card", answer->sharers);
     else
         mt_text_add(&who, "rank %" PRId64 ", which takes most,", answer->rank);
     if (answer->fits && answer->room_bytes >= 0)
-        mt_say("It fits: %s reserves %s at its peak, which leaves %s.", who.data, reserved, room);
+        mt_say("It fits: %s %s %s at the peak, which leaves %s.", who.data, reserves, reserved, room);
     else if (answer->fits)
         mt_say("It fits, but only because cached memory is freed: with more memory %s would reserve %s.", who.data,
                reserved);
     else
-        mt_say("It does not fit: %s reserves %s, %s more than there is.", who.data, reserved, room);
+        mt_say("It does not fit: %s %s %s, %s more than there is.", who.data, reserves, reserved, room);
     mt_text_release(&who);
 }
 

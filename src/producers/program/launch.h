@@ -20,6 +20,7 @@ struct mt_launch {
     int64_t nodes, per_node; /* ranks of a node */
     int64_t hosts, slots;    /* in a list of hosts; ranks that each can have */
     int64_t cards;           /* that a process sees; 0: one for each rank of a node */
+    bool cards_are_own;      /* no two processes see the same card */
     bool is_module;          /* the script is a module */
     bool is_plain;           /* the script is started without Python */
     const char *local_rank;  /* the option that gives a process its local rank; NULL: it has none */

@@ -1,6 +1,7 @@
 #include "producers/program/rank_program.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "producers/program/rank_variables.h"
 
 #include <assert.h>
@@ -107,10 +108,23 @@ void mt_rank_program_prepare(const struct mt_rank_program *program, struct mt_en
     }
 }
 
+/* Makes the cards of a rank visible to it alone. */
+static void show_own_cards(const struct mt_rank_program *program, int64_t local_rank,
+                           struct mt_environment *environment)
+{
+    struct mt_text list = {0};
+    for (int64_t i = 0; i < program->cards; i++)
+        mt_text_add(&list, "%s%" PRId64, i > 0 ? "," : "", local_rank * program->cards + i);
+    mt_environment_set(environment, "CUDA_VISIBLE_DEVICES", mt_text_get(&list));
+    mt_text_release(&list);
+}
+
 void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank, struct mt_environment *environment)
 {
     assert(rank >= 0 && rank < program->ranks && program->ranks % program->per_node == 0);
     mt_rank_variables_set(program->launch.style, rank, program->ranks, program->per_node, environment);
+    if (program->launch.cards_are_own)
+        show_own_cards(program, rank % program->per_node, environment);
     if (program->local_rank != NULL)
         snprintf(program->local_rank, strlen(program->launch.local_rank) + NUMBER_TEXT, "%s=%" PRId64,
                  program->launch.local_rank, rank % program->per_node);

@@ -35,6 +35,13 @@ static mt_status take_cards(const struct mt_given_option *given, struct mt_launc
     return mt_launcher_option_refuse(given, launch, "a dry run needs a number of cards");
 }
 
+/* Slurm gives each task of a node other cards. */
+static mt_status take_own_cards(const struct mt_given_option *given, struct mt_launch *launch)
+{
+    launch->cards_are_own = true;
+    return take_cards(given, launch);
+}
+
 static mt_status take_resources(const struct mt_given_option *given, struct mt_launch *launch)
 {
     return strncmp(given->values[0], "gpu:", 4) == 0 ? take_cards(given, launch) : MT_OK;
@@ -44,7 +51,8 @@ static const struct mt_launcher_option options[] = {
     {"n ntasks", 1, mt_take_ranks},
     {"N nodes", 1, mt_take_nodes},
     {"ntasks-per-node", 1, mt_take_per_node},
-    {"gpus-per-node gpus-per-task", 1, take_cards},
+    {"gpus-per-node", 1, take_cards},
+    {"gpus-per-task", 1, take_own_cards},
     {"gres", 1, take_resources},
     {"export", 1, take_variables},
     {"E preserve-env exclusive H hold I immediate k no-kill K kill-on-bad-exit l label nice O overcommit overlap exact "

@@ -9,8 +9,11 @@
 #include "run/process_trace.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NUMBER_TEXT = 16 };
 
 /* Invariant: `card` is there if the run has an allocator. */
 struct mt_torch_memory {
@@ -28,16 +31,20 @@ struct mt_torch_memory {
 
 /* ---- opening and closing ---- */
 
-static mt_status open_run(const struct mt_torch_memory_settings *settings, struct mt_torch_memory *memory)
+static mt_status open_run(int ordinal, const struct mt_torch_memory_settings *settings, struct mt_torch_memory *memory)
 {
+    char number[NUMBER_TEXT];
     struct mt_text alloc = {0};
     struct mt_run_rank rank;
     const char *job;
     const bool is_rank = mt_process_rank_read(&rank, &job);
+    snprintf(number, sizeof number, "%d", mt_process_card_number(ordinal));
     mt_alloc_settings_format(&settings->alloc, &alloc);
     const bool is_dry = settings->alloc.policy == MT_POLICY_TORCH && mt_device_is_simulated(memory->card->device->name);
-    struct mt_run_setting rows[] = {
-        {"alloc", mt_text_get(&alloc)}, {"program", settings->program}, {"recorded", "dry"}};
+    struct mt_run_setting rows[] = {{"alloc", mt_text_get(&alloc)},
+                                    {"program", settings->program},
+                                    {MT_CARD_NUMBER_SETTING, number},
+                                    {"recorded", "dry"}};
     const struct mt_live_settings live = {.trace = settings->trace_path,
                                           .info = {.name = settings->program,
                                                    .rank = is_rank ? &rank : NULL,
@@ -80,7 +87,7 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
 {
     struct mt_torch_memory *memory = create(settings->names);
     mt_status status = mt_torch_card_open(ordinal, settings->simulated, &memory->card);
-    MT_THEN(status, open_run(settings, memory));
+    MT_THEN(status, open_run(ordinal, settings, memory));
     if (status != MT_OK) {
         mt_torch_memory_close(memory);
         return status;
