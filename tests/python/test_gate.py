@@ -36,7 +36,8 @@ def run(folder, *words):
 def programs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     for name, source in {"train.py": TRAIN, "hold.py": HOLD, "huge.py": HOLD.replace("28", "40"),
-                         "fails.py": HOLD + "raise KeyError('lr')\n", "idle.py": "import torch\n"}.items():
+                         "fails.py": HOLD + "def rate(): return {}['lr']\nrate()\n", "syntax.py": HOLD + "x =\n",
+                         "inside.py": "import json\njson.loads('{')\n", "idle.py": "import torch\n"}.items():
         (folder / name).write_text(source)
     return folder
 
@@ -60,6 +61,10 @@ CASES = {
                          "/hold.py,line=2,title=memtrace fit::the program does not fit: it needs 1.00 GiB of the 900.00 MiB"),
     "needs more than any card": Case(1, ("--quiet",), (PYTHON, "huge.py"), "more than 1.00 TiB"),
     "fails": Case(1, ("--quiet",), (PYTHON, "fails.py"), "the program fails: exit code 1, KeyError: 'lr'"),
+    "fails at a line": Case(1, ("--quiet", "--annotate"), (PYTHON, "fails.py"),
+                            "/fails.py,line=3,title=memtrace fit::the program fails: exit code 1, KeyError: 'lr'"),
+    "fails inside a library": Case(1, ("--quiet", "--annotate"), (PYTHON, "inside.py"), "/inside.py,line=2,title=memtrace fit::"),
+    "does not compile": Case(1, ("--quiet", "--annotate"), (PYTHON, "syntax.py"), "/syntax.py,line=3,title=memtrace fit::"),
     "no program": Case(2, ("--quiet",), (), "--quiet is about a program"),
     "wrong option": Case(2, ("--quite",), ("true",), 'did you mean "--quiet"'),
     "wrong scheduler": Case(2, ("--as", "pbs"), ("true",), "slurm"),

@@ -37,6 +37,37 @@ mt_status mt_source_place_find_peak(const struct mt_question *question, mt_measu
     return status;
 }
 
+/* Reads a frame of a traceback, `  File "train.py", line 41, in main`, also within an exception group. Sets *out if the file is the
+ * program's own. */
+static void read_frame(const char *line, struct mt_source_place *out)
+{
+    static const char BEGIN[] = "File \"", BETWEEN[] = "\", line ";
+    line += strspn(line, " |");
+    if (strncmp(line, BEGIN, strlen(BEGIN)) != 0)
+        return;
+    const char *name = line + strlen(BEGIN), *end = strstr(name, BETWEEN);
+    if (end == NULL || (size_t)(end - name) > strcspn(name, "\n"))
+        return;
+    struct mt_text file = {0};
+    mt_text_add(&file, "%.*s", (int)(end - name), name);
+    if (mt_stack_file_is_own(mt_text_get(&file))) {
+        mt_source_place_release(out);
+        add_absolute(mt_text_get(&file), &out->file);
+        out->line = strtoull(end + strlen(BETWEEN), NULL, 10);
+    }
+    mt_text_release(&file);
+}
+
+void mt_source_place_find_failure(const char *output, struct mt_source_place *out)
+{
+    *out = (struct mt_source_place){0};
+    while (output[0] != '\0') {
+        read_frame(output, out);
+        output += strcspn(output, "\n");
+        output += output[0] == '\n';
+    }
+}
+
 void mt_source_place_release(struct mt_source_place *place)
 {
     mt_text_release(&place->file);

@@ -19,6 +19,10 @@ struct mt_source_place {
  * in any case. */
 mt_status mt_source_place_find_peak(const struct mt_question *question, mt_measure measure,
                                     struct mt_source_place *out);
+
+/* Finds the line at which a program failed by its output: of the last traceback of Python, the innermost frame of the program's own
+ * files; none if there is none. Release *out. */
+void mt_source_place_find_failure(const char *output, struct mt_source_place *out);
 void mt_source_place_release(struct mt_source_place *place);
 
 /* Prints an annotation on stderr, without a file and a line if they are not known. */

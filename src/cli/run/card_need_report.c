@@ -291,11 +291,22 @@ static void find_place(const struct answer *answer, struct mt_source_place *out)
     (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* if it fails, the annotation has no line */
 }
 
+/* Finds the line at which the first program that failed did so. */
+static void find_failure(const struct mt_card_need *need, struct mt_source_place *out)
+{
+    *out = (struct mt_source_place){0};
+    for (size_t i = 0; i < need->count && out->line == 0; i++)
+        if (need->programs[i].outcome.code != 0)
+            mt_source_place_find_failure(mt_text_get(&need->programs[i].outcome.said), out);
+}
+
 static void annotate(const struct answer *answer, const char *failure)
 {
-    struct mt_source_place place = {0};
+    struct mt_source_place place;
     if (answer->count > 0)
         find_place(answer, &place);
+    else
+        find_failure(&answer->need, &place);
     mt_annotation_print(&place, answer->question->title, failure);
     mt_source_place_release(&place);
 }

@@ -59,7 +59,8 @@ static const struct mt_option options[] = {
     MT_OPTION(CHOICE, struct fit_options, scheduler, "--as", .value = "SCHEDULER", .choices = mt_scheduler_names,
               .help = "print only the lines that request such GPUs"),
     MT_OPTION(FLAG, struct fit_options, annotate, "--annotate",
-              .help = "also print the line of the peak as ::error on stderr if PROGRAM does not fit, for GitHub "
+              .help = "also print the line of the peak as ::error on stderr if PROGRAM does not fit, or the line at "
+                      "which it fails, for GitHub "
                       "Actions and VS Code"),
     MT_OPTION(TEXT, struct fit_options, summary, "--summary", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "also append Markdown to FILE: \"$GITHUB_STEP_SUMMARY\""),

@@ -75,8 +75,7 @@ mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, con
     return status;
 }
 
-/* True for a file of Python that is neither PyTorch's, nor another package's, nor Python's own. */
-static bool is_own_file(const char *file)
+bool mt_stack_file_is_own(const char *file)
 {
     static const char *const others[] = {"site-packages", "dist-packages", "lib/python3", "\\Lib\\", "<frozen"};
     size_t length = strlen(file);
@@ -90,7 +89,7 @@ const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_
 {
     const struct mt_stack_row *found = NULL;
     for (uint32_t at = stack; at != 0 && at < count; at = stacks[at].parent) {
-        if (is_own_file(stacks[at].file))
+        if (mt_stack_file_is_own(stacks[at].file))
             return &stacks[at];
         if (found == NULL && stacks[at].line > 0)
             found = &stacks[at];

@@ -31,6 +31,9 @@ mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, stru
 /* Reads the number of the call stack of a request, an alloc or a refusal; 0: not recorded. */
 mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint32_t *out);
 
+/* True for a file of Python that is neither PyTorch's, nor another package's, nor Python's own. */
+bool mt_stack_file_is_own(const char *file);
+
 /* Returns the innermost frame of the program's own Python; without any, the innermost frame whose line is known; NULL if there is
  * none. */
 const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_t count, uint32_t stack);
