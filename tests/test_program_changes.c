@@ -125,6 +125,66 @@ static void put_in(int label, const char *span)
     labels[label].span = labels[label].place = span;
 }
 
+static bool has_checkpoint_of(const struct mt_program_changes *changes, const char *place)
+{
+    for (size_t i = 0; i < changes->count; i++)
+        if (changes->items[i].kind == MT_CHANGE_CHECKPOINT && strcmp(changes->items[i].place, place) == 0)
+            return true;
+    return false;
+}
+
+static void begin_span(struct story *story, const char *span)
+{
+    story_mark(story, MT_EVENT_SPAN_BEGIN, 0);
+    story->marks[story->mark_count - 1].span = span;
+}
+
+/* Finds the changes of a model m with two modules in m.t, a ModuleDict if it is not called. */
+static void find_changes_of_dict(bool is_called, struct mt_program_changes *out)
+{
+    struct story *story = story_begin();
+    size_t first[2], second[2];
+    begin_step(story, 0);
+    begin_span(story, "m");
+    if (is_called)
+        begin_span(story, "m.t");
+    begin_span(story, "m.t.a");
+    run_layer(story, 0, first);
+    begin_span(story, "m.t.h.12");
+    run_layer(story, 1, second);
+    story_give(story, story_take(story, LOSS, 20 * MIB)); /* the peak, at which a checkpoint of all has freed most */
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+    run_back(story, 1, second);
+    run_back(story, 0, first);
+    story_mark(story, MT_EVENT_STEP_END, 0);
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    make_labels();
+    for (int layer = 0; layer < 2; layer++) {
+        const char *span = layer == 0 ? "m.t.a" : "m.t.h.*";
+        put_in(KEPT_0 + layer, span);
+        put_in(BESIDE_0 + layer, span);
+        put_in(BACK_0 + layer, span);
+    }
+    input.labels = labels;
+    input.label_count = STORY_LABELS + LAYER_LABELS;
+    assert_int_equal(mt_program_changes_create(&input, out), MT_OK);
+    free(story);
+}
+
+static void modules_that_are_not_called_have_no_checkpoint(void **state)
+{
+    (void)state;
+    struct mt_program_changes changes;
+    find_changes_of_dict(true, &changes);
+    assert_true(has_checkpoint_of(&changes, "m.t"));
+    mt_program_changes_release(&changes);
+    find_changes_of_dict(false, &changes);
+    assert_false(has_checkpoint_of(&changes, "m.t"));
+    assert_false(has_checkpoint_of(&changes, "m.t.h"));
+    assert_true(has_checkpoint_of(&changes, "m.t.h.*") || has_checkpoint_of(&changes, "m.t.a"));
+    mt_program_changes_release(&changes);
+}
+
 /* A loop calls two layers in line 51, and nothing but the lines in them tells them apart. */
 static void calls_of_a_loop_are_told_apart_by_lines(void **state)
 {
@@ -285,6 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoint_keeps_outputs_and_computes_again),
+        cmocka_unit_test(modules_that_are_not_called_have_no_checkpoint),
         cmocka_unit_test(calls_of_a_loop_are_told_apart_by_lines),
         cmocka_unit_test(output_that_is_passed_on_is_no_activation),
         cmocka_unit_test(gradients_go_when_the_next_one_comes),

@@ -71,12 +71,39 @@ static void add_modules(struct modules_list *list, const char *place, size_t len
     *MT_HOST_ADD(list->items, list->count) = (struct modules){place, length, bytes};
 }
 
-/* True if other modules, which are within these, hold all that these hold: then these only call them. */
-static bool is_wrapper(const struct modules_list *list, const struct modules *modules)
+/* Returns the rest of a module's path behind the path of these, in which "*" is a layer's number; NULL if it is not within these. */
+static const char *path_within(const char *path, const struct modules *modules)
+{
+    for (size_t i = 0; i < modules->length; i++)
+        if (modules->place[i] == '*')
+            path += strspn(path, "0123456789");
+        else if (*path++ != modules->place[i])
+            return NULL;
+    return *path == '.' || *path == '\0' ? path : NULL;
+}
+
+/* True if the program called modules within these, but never these: a ModuleDict, for example, only holds others. */
+static bool is_container(const struct mt_window *window, const struct modules *modules)
+{
+    const struct mt_advice_input *input = window->input;
+    bool has_called = false;
+    for (size_t i = 0; i < input->mark_count; i++) {
+        const struct mt_mark_row *mark = &input->marks[i];
+        const char *rest = mark->kind == MT_EVENT_SPAN_BEGIN ? path_within(mark->span, modules) : NULL;
+        if (rest != NULL && *rest == '\0')
+            return false;
+        has_called = has_called || rest != NULL;
+    }
+    return has_called;
+}
+
+/* True if other modules that were called, and are within these, hold all that these hold: then these only call them. */
+static bool is_wrapper(const struct mt_window *window, const struct modules_list *list, const struct modules *modules)
 {
     for (size_t i = 0; i < list->count; i++) {
         const struct modules *other = &list->items[i];
-        if (other->length > modules->length && other->bytes == modules->bytes && is_within(other->place, modules))
+        if (other->length > modules->length && other->bytes == modules->bytes && is_within(other->place, modules) &&
+            !is_container(window, other))
             return true;
     }
     return false;
@@ -94,7 +121,7 @@ static bool is_saved(const struct mt_window *window, const struct mt_block_row *
     return window->roles[block->label] == MT_ROLE_ACTIVATION;
 }
 
-/* Lists all modules that hold activations at the peak, those that hold most first. Release its items. */
+/* Lists all modules that were called and hold activations at the peak, those that hold most first. Release its items. */
 static struct modules_list list_modules(const struct mt_window *window)
 {
     const struct mt_advice_input *input = window->input;
@@ -110,7 +137,7 @@ static struct modules_list list_modules(const struct mt_window *window)
             add_modules(&list, input->labels[i].place, length, bytes[i]);
         }
     for (size_t i = 0; i < list.count; i++)
-        if (!is_wrapper(&list, &list.items[i]))
+        if (!is_wrapper(window, &list, &list.items[i]) && !is_container(window, &list.items[i]))
             *MT_HOST_ADD(kept.items, kept.count) = list.items[i];
     if (kept.count > 0)
         qsort(kept.items, kept.count, sizeof *kept.items, compare_modules);
