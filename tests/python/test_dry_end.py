@@ -528,6 +528,18 @@ def test_a_sweep_runs_each_setting_that_makes_other_requests(dry, main, calls):
     assert dry.rows("SELECT count(*) FROM step")[0][0] < 80
 
 
+@pytest.mark.parametrize("main", [RANGE, LOADER])
+def test_a_loop_that_is_left_keeps_no_model(dry, main):
+    said = dry.run("import gc\ngc.disable()\n" + SWEEP + main + """
+begin = []
+for width in (512, 1024, 2048, 8192):
+    begin.append(torch.cuda.memory_allocated())
+    main(width)
+print("begin", begin[1] > 0, set(begin[1:]) == {begin[1]})
+""")
+    assert "begin True True" in said.stdout
+
+
 def test_a_sweep_ends_once_it_repeats_itself_and_says_so(dry):
     dry.run(SWEEP + LOADER + "for seed in range(100):\n    main(512)\n")
     assert last(dry, "ended_by") == "settled"

@@ -97,20 +97,18 @@ class Leaver:
 
 
 def jump_at(frame: Any, head: int, behind: int) -> None:
-    """Continues behind a loop once a frame comes to the loop's head."""
+    """Continues behind a loop once a frame comes to the loop's head. Nothing keeps the frame, and with it a model, after that."""
     def trace(frame: Any, event: str, given: Any) -> Any:
-        if event == "line" and frame.f_lineno == head:
+        is_head = event == "line" and frame.f_lineno == head
+        if is_head:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of variables that the skipped lines would have set
                 frame.f_lineno = behind
-            end()
-        elif event == "return":
-            end()
-        return trace
-
-    def end() -> None:
+        if not is_head and event != "return":
+            return trace
         frame.f_trace = None
         sys.settrace(None)
+        return None  # a function would become the frame's again
 
     frame.f_trace = trace
     sys.settrace(lambda *event: None)
