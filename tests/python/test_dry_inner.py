@@ -38,7 +38,7 @@ scaler.update()
 print("scale", scaler.get_scale())
 torch.arange(10.0, device="cuda").kthvalue(4)
 square = torch.empty(96, 96, device="cuda")
-torch.linalg.qr(square)
+torch.fft.rfft2(torch.empty(85, 85, device="cuda"))
 torch.isin(square, square)
 """
 
@@ -99,7 +99,7 @@ def test_an_operator_that_is_not_in_the_table_is_named(dry):
 
 
 def test_an_operator_whose_plan_is_a_guess_is_an_estimate(dry):
-    assert "estimated scratch memory: aten::linalg_qr (1 call)" in dry.told
+    assert "estimated scratch memory: aten::_fft_r2c (1 call)" in dry.told
 
 
 def test_peak_tells_of_operators_that_are_not_in_the_table(dry):

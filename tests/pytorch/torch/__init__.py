@@ -324,6 +324,8 @@ cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, 
                     get_device_properties=lambda device: types.SimpleNamespace(name="fake card", total_memory=1 << 30),
                     max_memory_allocated=lambda device=0: Stat.peaks["allocated", device],
                     max_memory_reserved=lambda device=0: Stat.peaks["reserved", device])
+is_grad_enabled = lambda: True
+_guards = module_named("_guards", CompileContext=types.SimpleNamespace(try_get=lambda: None))
 __version__ = "2.13.0"
 version = types.SimpleNamespace(cuda="13.0")
 profiler = module_named("profiler", profile=Profile)
