@@ -81,7 +81,14 @@ MT_RULE(reflections_product)
         multiply_reflections(plan, &a, factors->sizes[factors->dims - 1]);
 }
 
-/* ormqr: the reflections are copied. */
+/* True if the elements of each column follow each other, as cuSOLVER reads them. */
+static bool has_columns(const struct mt_operand *tensor)
+{
+    return tensor != NULL && tensor->dims >= 2 && tensor->strides[tensor->dims - 2] == 1 &&
+           tensor->strides[tensor->dims - 1] >= tensor->sizes[tensor->dims - 2];
+}
+
+/* ormqr: reflections are copied unless they have columns, as geqrf makes them. */
 MT_RULE(reflections_multiply)
 {
     const struct mt_operand *factors = mt_call_tensor(call, "input2"), *reflections = mt_call_tensor(call, "self");
@@ -91,7 +98,7 @@ MT_RULE(reflections_multiply)
         return;
     const int64_t count = factors->sizes[factors->dims - 1];
     const bool is_left = mt_call_number(call, "left", 1) != 0;
-    const int copy = mt_inner_take_like(plan, reflections);
+    const int copy = has_columns(reflections) ? -1 : mt_inner_take_like(plan, reflections);
     use_for_each(
         plan, a.batch,
         MT_PRODUCT(is_left ? mt_solver_multiply_left(a.m, a.n, count) : mt_solver_multiply_right(a.m, a.n, count),
@@ -131,15 +138,22 @@ static void check_status(struct mt_operator_plan *plan, const struct mt_operand 
 /* Matrices of up to so many rows and columns are computed as a batch. */
 enum { SMALL = 32 };
 
-static bool is_small(const struct matrices *a, bool is_full)
+static bool is_small(const struct matrices *a)
 {
-    return a->m <= SMALL && a->n <= SMALL && (is_full || a->m == a->n);
+    return a->m <= SMALL && a->n <= SMALL;
 }
 
-/* Takes one side's vectors, of n rows, where only values are wanted: of all matrices if they are computed as a batch. */
-static int take_unwanted(struct mt_operator_plan *plan, const struct matrices *a, bool is_batch, int64_t n)
+/* Takes one side's vectors, of n rows: of all matrices and as many as rows if they are computed as a batch. */
+static int take_vectors(struct mt_operator_plan *plan, const struct matrices *a, bool is_batch, int64_t n)
 {
-    return mt_inner_take(plan, MT_PRODUCT(is_batch ? a->batch : 1, n, reflections_of(a), a->item_bytes));
+    return is_batch ? mt_inner_take(plan, MT_PRODUCT(a->batch, n, n, a->item_bytes))
+                    : mt_inner_take(plan, MT_PRODUCT(n, reflections_of(a), a->item_bytes));
+}
+
+/* True if the vectors of a side of n rows can't be computed in the result. */
+static bool needs_vectors(const struct matrices *a, bool is_full, bool has_vectors, int64_t n)
+{
+    return !has_vectors || (is_small(a) && !is_full && n > reflections_of(a));
 }
 
 /* _linalg_svd: vectors of both sides come before the values. Each matrix of a batch uses the same workspace. */
@@ -159,10 +173,10 @@ MT_RULE(singular_values)
         mt_inner_output(plan, RIGHT);
     }
     mt_inner_output(plan, VALUES);
-    const bool is_batch = is_small(&a, is_full);
+    const bool is_batch = is_small(&a);
     const int status = mt_inner_take(plan, MT_PRODUCT(a.batch, INT_BYTES)), copy = mt_inner_take_like(plan, matrices),
-              left = has_vectors ? -1 : take_unwanted(plan, &a, is_batch, a.m),
-              right = has_vectors ? -1 : take_unwanted(plan, &a, is_batch, a.n);
+              left = needs_vectors(&a, is_full, has_vectors, a.m) ? take_vectors(plan, &a, is_batch, a.m) : -1,
+              right = needs_vectors(&a, is_full, has_vectors, a.n) ? take_vectors(plan, &a, is_batch, a.n) : -1;
     mt_inner_use(
         plan, MT_PRODUCT(is_batch ? mt_solver_small_singular() : mt_solver_singular(a.m, a.n, is_full), a.item_bytes));
     mt_inner_give(plan, right);

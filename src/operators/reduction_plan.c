@@ -243,7 +243,7 @@ static void check_probabilities(struct mt_operator_plan *plan, const struct mt_o
 }
 
 /* multinomial: with replacement a copy, normalized probabilities and their sums up to each. Otherwise as many exponential numbers,
- * whose largest quotients are found: the first is, others are sorted out by topk. */
+ * whose largest quotients are found: of several samples by topk, with their values. */
 MT_RULE(multinomial)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
@@ -257,9 +257,12 @@ MT_RULE(multinomial)
         return;
     }
     check_probabilities(plan, input);
-    mt_inner_use(plan, mt_operand_bytes(input));
-    if (samples > 1)
+    const int numbers = mt_inner_take_like(plan, input);
+    if (samples > 1) {
+        mt_inner_use(plan, MT_PRODUCT(input->elements / input->sizes[input->dims - 1], samples, input->item_bytes));
         mt_inner_uncounted(plan);
+    }
+    mt_inner_give(plan, numbers);
 }
 
 /* histc: the bounds are sought unless they are given. */

@@ -108,8 +108,8 @@ static int64_t even_row_bytes(const struct transform *t)
     return needs_room(COMPLEX, t->last / 2) ? MT_PRODUCT(t->half, 2, t->real_bytes) : row;
 }
 
-/* Returns what real rows of an odd size take: two signals become one complex signal; of a batch to real numbers, copies of the
- * rows are as long as complex ones. */
+/* Returns what real rows of an odd size take: two signals become one complex signal; of planes in pairs, copies of real results
+ * have rows as long as complex ones. */
 static int64_t odd_rows_bytes(const struct transform *t)
 {
     enum { ALIGNMENT = 1024 };
@@ -117,7 +117,7 @@ static int64_t odd_rows_bytes(const struct transform *t)
     for (int64_t i = 0; i + 1 < t->dims->count; i++)
         inner *= size_of(t, i);
     const int64_t batch = t->rows / inner, complex_rows = mt_divide_up(batch, 2) * inner,
-                  row = t->kind == TO_REAL && batch > 1 ? 2 * t->half : t->last;
+                  row = t->kind == TO_REAL && t->dims->count > 1 && batch % 2 == 0 ? 2 * t->half : t->last;
     return MT_PRODUCT(complex_rows, 2, t->last, t->real_bytes) +
            mt_round_up(MT_PRODUCT(2, complex_rows, row, t->real_bytes), ALIGNMENT);
 }
