@@ -98,10 +98,16 @@ static void a_large_trace_is_checked_on_two_threads(void **state)
     assert_says(said->out, "pages      whole");
     assert_says(said->out, "1  summaries  whole");
     assert_true(strstr(said->out, "SQLite's integrity check") < strstr(said->out, "all as they were stored"));
-    shell("printf x | dd of=large.db bs=1 seek=1500000 conv=notrunc status=none");
+    const int64_t page = number_of("large.db", "SELECT pageno FROM dbstat WHERE name = 'event' AND pagetype = 'leaf' "
+                                               "ORDER BY path LIMIT 1 OFFSET 9"),
+                  bytes = number_of("large.db", "PRAGMA page_size");
+    char words[64];
+    shell("printf x | dd of=large.db bs=1 seek=%" PRId64 " conv=notrunc status=none", (page - 1) * bytes + bytes / 2);
     expect_damage("large.db", "pages", "1 of");
-    expect_damage("large.db", "database", "Page 92: unable to get the page");
-    expect_damage("large.db", "events", "page 92 is not what was written");
+    snprintf(words, sizeof words, "Page %" PRId64 ": unable to get the page", page);
+    expect_damage("large.db", "database", words);
+    snprintf(words, sizeof words, "page %" PRId64 " is not what was written", page);
+    expect_damage("large.db", "events", words);
 }
 
 /* The answer is the same as before the damage: everything that was changed can be derived. */
