@@ -242,8 +242,9 @@ def follow_termination(watcher: DryWatcher) -> None:
     def terminate(number: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         is_late = time.time() >= settings().deadline
-        watcher.ended_by, watcher.is_terminated = "time limit" if is_late else "signal", True
         watcher.exit_code = 0 if is_late else 128 + signal.SIGTERM
+        watcher.ended_by = "time limit" if is_late else "signal"
+        watcher.is_terminated = True  # last: other threads may end the program from now on
         watcher.store_not_run()
         raise Enough(watcher.exit_code)
 
