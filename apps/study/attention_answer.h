@@ -53,7 +53,7 @@ struct mt_attention_answer {
     size_t limit_count;
     const char *schema, *device_name;
     bool executes; /* the device does */
-    bool has_peer; /* wants the measurements of a peer beside it */
+    bool has_peer; /* also shows a peer's measurements */
     bool has_projections, is_causal;
     struct mt_screen screen; /* for people and as CSV */
 };

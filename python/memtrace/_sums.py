@@ -1,4 +1,4 @@
-"""The checksums of an export: SHA256SUMS beside its tables, as `sha256sum` writes and compares it.
+"""The checksums of an export: a file SHA256SUMS next to its tables, as `sha256sum` writes and compares it.
 
 No engine compares a checksum of the data that it reads, so a changed bit of a Parquet file may be another number in an answer.
 """

@@ -8,24 +8,24 @@
 
 enum { MT_SOLVER_MOST = 1 << 30 };
 
-/* Factors m x n by reflections (geqrf). */
+/* Factoring a matrix of n columns by reflections (geqrf). */
 int64_t mt_solver_reflect(int64_t n);
 
-/* Computes the first columns of the product of k reflections of m rows (orgqr). */
+/* Computing the first columns of the product of k reflections of m rows (orgqr). */
 int64_t mt_solver_reflections(int64_t m, int64_t k);
 
-/* Multiplies m x n by k reflections from the left, or from the right (ormqr). */
+/* Multiplying m x n by k reflections from the left, or from the right (ormqr). */
 int64_t mt_solver_multiply_left(int64_t m, int64_t n, int64_t k);
 int64_t mt_solver_multiply_right(int64_t m, int64_t n, int64_t k);
 
-/* Computes singular values of m x n by Jacobi's rotations (gesvdj); `is_full`: in all vectors' space, not in the smaller one's. */
+/* Computing the singular values of m x n by Jacobi's rotations (gesvdj). `is_full`: with square matrices of vectors. */
 int64_t mt_solver_singular(int64_t m, int64_t n, bool is_full);
 
-/* Computes those of a batch of matrices of up to 32 rows and columns (gesvdjBatched). */
+/* Computing the singular values of a batch of matrices of up to 32 rows and columns (gesvdjBatched). */
 int64_t mt_solver_small_singular(void);
 
-/* Computes eigenvalues of a symmetric n x n by Jacobi's rotations (syevj), of up to 4,000 rows. */
+/* Computing the eigenvalues of a symmetric n x n matrix by Jacobi's rotations (syevj), of up to 4,000 rows. */
 int64_t mt_solver_rotate_symmetric(int64_t n);
 
-/* Computes eigenvalues of a batch of symmetric n x n by division (XsyevBatched; Xsyevd for a batch of 1). */
+/* Computing the eigenvalues of a batch of symmetric n x n matrices by divide and conquer (XsyevBatched; Xsyevd for one). */
 int64_t mt_solver_divide_symmetric(int64_t batch, int64_t n);

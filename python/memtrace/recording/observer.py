@@ -108,7 +108,7 @@ class Observer:
                     self._store_one(chain, graphs, loop)
 
     def _held_by_graphs(self, everything: Iterable[Holder], loop: Loop) -> int:
-        """Returns what all graphs together keep; 0 if that is less than half of what the loop has left: the graph of a sum of
+        """Returns the bytes that all graphs keep together; 0 if they are less than half of the loop's growth: the graph of a sum of
         losses is empty after backward. One variable alone keeps nothing where others are computed from it."""
         held: Optional[int] = loop.size * loop.rises
         if self.measure is not None:
@@ -116,7 +116,7 @@ class Observer:
         return held if held is not None and held >= loop.least_rise * loop.rises // 2 else 0
 
     def _store_cycles(self, loop: Loop) -> bool:
-        """Stores reference cycles as the holder, if half of what the loop has left would be free without them. An object in a cycle
+        """Stores reference cycles as the holder, if half of the loop's growth would be free without them. An object in a cycle
         has attributes, so these would be named otherwise. The first iterations may leave a workspace, too."""
         for holder, held in holders.in_cycles(self.library):
             if held >= loop.least_rise * loop.rises // 2:
