@@ -103,7 +103,7 @@ static void the_end_has_a_code_and_says_how_much_was_asked(void **state)
     said = shell(REFUSING "MT_FAIL_AT=300 MT_FAIL_ON=1 \"$M\" peak --trace whole.db");
     assert_int_equal(said->code, 7);
     assert_says(said->err, "memtrace: out of host memory (");
-    assert_says(said->err, " bytes were asked for)");
+    assert_says(said->err, " bytes were requested)");
 }
 
 /* A program with a run of its own, which says how many blocks it took. */

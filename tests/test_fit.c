@@ -445,7 +445,7 @@ static void what_can_not_be_answered_gets_a_sentence(void **state)
         int code;
     } cases[] = {
         {"--trace none.db", "memtrace run", MT_BAD_TRACE},
-        {"--device cuda", "only a simulated device", MT_USAGE},
+        {"--device cuda", "this needs a simulated device", MT_USAGE},
         {"--device sim:rtx409", "\"rtx4090\"", MT_NO_DEVICE},
         {"--run 1 --seq 8", "leave the options out", MT_USAGE},
         {"--run 7", "there is no run \"7\"", MT_USAGE},

@@ -334,10 +334,10 @@ static void what_would_take_too_much_memory_is_refused(void **state)
     const struct said *said = MEMTRACE("import zeros.gz --memory 64MiB --trace large.db");
     assert_int_equal(said->code, 3);
     assert_says(said->err,
-                "takes more than 64.00 MiB of memory, the most that an import may take; --memory SIZE allows more");
+                "needs more than 64.00 MiB of memory, the most that an import may take; --memory SIZE allows more");
     said = MEMTRACE("import /dev/zero --memory 64MiB --trace large.db");
     assert_int_equal(said->code, 3);
-    assert_says(said->err, "takes more than 64.00 MiB");
+    assert_says(said->err, "needs more than 64.00 MiB");
     /* a pickle that refers to one event a million times, in two bytes each */
     said = shell("python3 -c \"import pickle; e = {'action': 'alloc', 'addr': 4096, 'size': 512, 'stream': 0};"
                  " pickle.dump({'segments': [], 'device_traces': [[e] * 1000000]}, open('same.pickle', 'wb'))\""

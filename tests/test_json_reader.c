@@ -341,7 +341,7 @@ static void depth_and_memory_are_bounded(void **state)
     const struct mt_value_limits limits = {.bytes = 1 << 20, .depth = 100};
     store = mt_value_store_create(&limits);
     assert_int_equal(mt_json_read(numbers.data, numbers.length, store, &value), MT_BAD_TRACE);
-    assert_non_null(strstr(mt_last_error(), "takes more than 1.00 MiB of memory"));
+    assert_non_null(strstr(mt_last_error(), "needs more than 1.00 MiB of memory"));
     mt_value_store_destroy(store);
     free(lists.data);
     free(dicts.data);

@@ -190,7 +190,7 @@ static void one_screen_says_it_all(void **state)
         "Opt State          981.33 MiB  32.2 %     222\n",
         "others)",
         "memtrace run --device sim:3GiB --model small --seq 256 --batch 2 --steps 2\n",
-        "Replay: the run up to"};
+        "Replay: with the change, the run up to"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         assert_says(said->out, parts[i]);
     size_t lines = 0;

@@ -145,7 +145,7 @@ static void cut_off(const char *signal, int number, bool says)
                                     " kill -%s $pid; wait $pid",
                                     signal);
     assert_int_equal(said->code, 128 + number);
-    assert_int_equal(strstr(said->err, "what was traced by then can be asked for") != NULL, says);
+    assert_int_equal(strstr(said->err, "the trace has everything until now") != NULL, says);
     json_t *runs = json_of(MEMTRACE("runs --json --trace cut.db"));
     const json_t *run = json_array_get(json_object_get(runs, "rows"), 0);
     assert_string_equal(json_string_value(json_object_get(run, "state")), "interrupted");

@@ -254,7 +254,7 @@ static void every_instruction_that_is_not_plain_data_is_refused_by_name(void **s
         {"N)\x81.", 4, "NEWOBJ"},
         {"N)}\x92.", 5, "NEWOBJ_EX"},
         {"\x82\1.", 3, "EXT1"},
-        {"NQ.", 3, "BINPERSID refers to what is not in the file"},
+        {"NQ.", 3, "BINPERSID refers to data outside of the file"},
         {"\x97.", 2, "NEXT_BUFFER"},
         {"\x8f(\x90.", 4, "EMPTY_SET builds objects other than plain data"},
         {"I1\n.", 4, "INT is of protocol 0 or 1"},
@@ -345,8 +345,8 @@ static void what_is_kept_has_a_number_that_is_near(void **state)
     struct bytes far = PICKLE("Nr\xff\xff\xff\xff."), unknown = PICKLE("Nq\1h\0."), none = PICKLE("\x94."),
                  beyond = PICKLE("j\xff\xff\xff\xff.");
     expect_refused(&far, "it keeps a value as number 4294967295");
-    expect_refused(&unknown, "it uses value number 0, which it has not kept");
-    expect_refused(&none, "an instruction takes more than there is on the stack");
+    expect_refused(&unknown, "it uses value number 0, which it did not store");
+    expect_refused(&none, "an instruction needs more values than the stack holds");
     expect_refused(&beyond, "it uses value number 4294967295");
     free(far.data);
     free(unknown.data);
@@ -430,7 +430,7 @@ static void memory_is_bounded(void **state)
             bytes_add_text(&bytes, codes[i]);
         struct mt_value_store *store = mt_value_store_create(&limits);
         assert_int_equal(mt_pickle_read(bytes.data, bytes.length, store, &value), MT_BAD_TRACE);
-        assert_non_null(strstr(mt_last_error(), "takes more than 3.00 MiB of memory"));
+        assert_non_null(strstr(mt_last_error(), "needs more than 3.00 MiB of memory"));
         assert_in_range(mt_value_store_bytes(store), 1, limits.bytes);
         mt_value_store_destroy(store);
         free(bytes.data);

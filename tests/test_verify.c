@@ -106,7 +106,7 @@ static void a_large_trace_is_checked_on_two_threads(void **state)
     expect_damage("large.db", "pages", "1 of");
     snprintf(words, sizeof words, "Page %" PRId64 ": unable to get the page", page);
     expect_damage("large.db", "database", words);
-    snprintf(words, sizeof words, "page %" PRId64 " is not what was written", page);
+    snprintf(words, sizeof words, "the checksum of page %" PRId64 " does not match", page);
     expect_damage("large.db", "events", words);
 }
 

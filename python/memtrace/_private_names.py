@@ -156,7 +156,7 @@ LAYOUTS = (
     Layout("`c10::GradMode::is_enabled`", "torch_record_function.cpp", "symbol is looked up",
            "roles do not consider `torch.no_grad`"),
     Layout("autograd's `Node`: offsets of its number and its thread. `Node._sequence_nr`", "recording/labels.py",
-           "two nodes are compared with what Python says", "backward is not labelled by module"),
+           "two nodes are compared with Python's answers", "backward is not labelled by module"),
     Layout("`torch::autograd::get_current_node`, `at::sequence_number::peek`", "torch_graph.cpp", "symbols are looked up",
            "backward is not labelled by module"),
     Layout("`c10::OutOfMemoryError` and the constructor of `c10::Error`", "torch_alloc.cpp", "symbols are looked up",

@@ -40,5 +40,5 @@ def find_damage(folder: pathlib.Path) -> Optional[str]:
         return f"{folder} has other files than {NAME} names"
     for name, path in tables.items():
         if sum_of(path) != expected[name]:
-            return f"{path} is not what was written: its checksum is not the one in {NAME}"
+            return f"{path} is damaged: it does not match its checksum in {NAME}"
     return None

@@ -258,7 +258,7 @@ mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *
 {
     *out = NULL;
     if (request->bytes == 0)
-        return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
+        return mt_fail(MT_USAGE, "a block of 0 bytes was requested");
     assert(mt_label_category(request->label) < MT_MOST_CATEGORIES);
     mt_biased_lock_take(&alloc->lock);
     if (alloc->waiting != NULL)

@@ -207,7 +207,7 @@ static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
     }
     if (file->is_terminal && is_compressed(file, form)) {
         close(descriptor);
-        return mt_fail(MT_USAGE, "what is compressed is nothing for a terminal: give it a file with -o, or a pipe");
+        return mt_fail(MT_USAGE, "compressed output is not written to a terminal: use -o FILE or a pipe");
     }
     file->stream = gzdopen(descriptor, is_compressed(file, form) ? "wb" : "wbT");
     if (file->stream == NULL)

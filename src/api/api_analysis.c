@@ -76,7 +76,7 @@ memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_
     struct mt_advice advice = {0};
     mt_status status = find_question(trace, run, &question);
     if (status == MT_OK && limit == 0)
-        status = mt_fail(MT_USAGE, "0 findings are asked for; ask for 1 or more");
+        status = mt_fail(MT_USAGE, "0 findings were requested; request 1 or more");
     MT_THEN(status, mt_advice_material_load(&question, NULL, &material));
     MT_THEN(status, mt_advice_create(&material.input, MT_ADVICE_WORTHWHILE, limit, &advice));
     if (status == MT_OK) {

@@ -35,14 +35,14 @@ static bool give_up_reserve(size_t bytes)
         return false;
     free(kept);
     atomic_store(&exhausted, true);
-    fprintf(stderr, "memtrace: out of host memory (%zu bytes were asked for): nothing is recorded from here on\n",
+    fprintf(stderr, "memtrace: out of host memory (%zu bytes were requested): nothing is recorded from here on\n",
             bytes);
     return true;
 }
 
 static _Noreturn void end_without_memory(size_t bytes)
 {
-    fprintf(stderr, "memtrace: out of host memory (%zu bytes were asked for)\n", bytes);
+    fprintf(stderr, "memtrace: out of host memory (%zu bytes were requested)\n", bytes);
     _exit(MT_NO_HOST_MEMORY);
 }
 

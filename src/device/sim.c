@@ -215,7 +215,7 @@ static mt_status share_card(const char *size, struct mt_card *card)
         return mt_fail(MT_USAGE, "%s can't be free: sim:%s has %s", asked, card->name,
                        mt_format_bytes(card->memory_bytes, limit));
     if (bytes <= card->context_bytes)
-        return mt_fail(MT_USAGE, "%s free leaves nothing: CUDA's context takes %s of sim:%s", asked,
+        return mt_fail(MT_USAGE, "%s free leaves nothing: CUDA's context uses %s of sim:%s", asked,
                        mt_format_bytes(card->context_bytes, limit), card->name);
     card->others_bytes = card->memory_bytes - bytes;
     return MT_OK;

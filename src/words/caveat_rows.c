@@ -108,7 +108,7 @@ static const struct mt_field eager_fields[] = {
 static const struct mt_row_type eager_type = MT_ROW_TYPE(ROW, eager_fields);
 static const struct mt_field card_fields[] = {
     MT_TEXT(ROW, name, "name", "card", "such as cuda:0"),
-    MT_KNOWN(ROW, bytes, "bytes", "bytes", "the most that was allocated there"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "peak of allocated bytes there"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type card_type = MT_ROW_TYPE(ROW, card_fields);

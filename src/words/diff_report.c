@@ -197,7 +197,7 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_extent *
     rows[shown] = sum_rows(parts, shown);
     snprintf(more, sizeof more, "(%zu more)", parts->row_count - shown);
     rows[shown].category = more;
-    mt_screen_say(screen, "\nLive at the peak of allocated bytes, by what it is:");
+    mt_screen_say(screen, "\nLive at the peak of allocated bytes, by category:");
     mt_screen_rows(screen, &mt_diff_row_type, "delta_bytes a_bytes b_bytes a_blocks b_blocks category role phase op",
                    "a_blocks b_blocks phase role", rows, shown < parts->row_count ? shown + 1 : shown);
     free(rows);

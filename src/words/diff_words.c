@@ -219,10 +219,11 @@ static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_te
 {
     mt_text_add(out, "%c's %s: ", side_letter[side], MT_SIZE(at->reserved_bytes - at->allocated_bytes));
     if (at->is_plan) {
-        mt_text_add(out,
-                    "its plan took a segment of %s before the first block, and what is live at the allocated peak "
-                    "does not fill it",
-                    MT_SIZE(at->segment_bytes));
+        mt_text_add(
+            out,
+            "its plan reserved a segment of %s before the first block, and the blocks live at the allocated peak "
+            "do not fill it",
+            MT_SIZE(at->segment_bytes));
         return;
     }
     mt_text_add(out, "when %s%s asked for in %s", at->asked_bytes > 0 ? MT_SIZE(at->asked_bytes) : "more",

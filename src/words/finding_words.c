@@ -145,7 +145,7 @@ static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
     mt_holder_add_name(holder, out);
     mt_text_add(out, " keeps a reference across steps: %s",
                 has_graph ? "keep tensor.detach() there, or loss.item()"
-                          : "move what it collects to the host with .cpu(), or remove what no step needs");
+                          : "move its tensors to the host with .cpu(), or remove those that no step needs");
 }
 
 void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)

@@ -141,7 +141,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
         [MT_OBSERVED_BUCKETS] = "are DDP's gradient buckets, next to gradients of the same size",
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
-        [MT_OBSERVED_SCORES] = "are attention scores and what is computed from them, kept for backward",
+        [MT_OBSERVED_SCORES] = "are attention scores and tensors computed from them, kept for backward",
         [MT_OBSERVED_TABLES] = "are dense gradients of embedding tables, although a batch uses few of the rows",
         [MT_OBSERVED_JACOBIAN] = "are a Jacobian or Hessian, and what computes it",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
@@ -194,8 +194,8 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_NO_GRAD] = "run the loop under torch.no_grad() or torch.inference_mode(), or keep "
                                        "loss.item() instead of the tensor",
         [MT_OBSERVED_CHANGE_DETACH] = "keep loss.item() or tensor.detach(), so that the graph is freed",
-        [MT_OBSERVED_CHANGE_DETACH_STATE] = "detach what the next iteration takes over, as in state = state.detach(); "
-                                            "of a sum of losses, add loss.item()",
+        [MT_OBSERVED_CHANGE_DETACH_STATE] = "detach the state before the next iteration, as in state = state.detach(); "
+                                            "for a sum of losses, add loss.item()",
         [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), or reduce it in "
                                             "each iteration",
         [MT_OBSERVED_CHANGE_EVAL_STEPS] = "TrainingArguments(eval_accumulation_steps=N) moves predictions to the host; "

@@ -225,8 +225,8 @@ static void print_changes(const struct mt_oom_answer *answer, const struct mt_oo
         mt_screen_say(screen, "Simulation: the whole run with the change, on %s, ran to its end.",
                       answer->simulated_device);
     if (has_proof(row, MT_PROOF_REPLAY))
-        mt_screen_say(screen, "Replay: the run up to this request with the change, and the request was met; what the "
-                              "rest of the step requests is not known.");
+        mt_screen_say(screen, "Replay: with the change, the run up to and including this request fits; later requests "
+                              "of the step are unknown.");
 }
 
 /* Prints the bytes that would have to go, where no change that was tried suffices. */
@@ -267,7 +267,7 @@ static void print_notes(const struct mt_oom_answer *answer, const struct mt_scre
     if (!answer->replayed.is_reproduced)
         mt_screen_say(screen, "A replay does not run out of memory where the run did: changes were not replayed.");
     if (mt_oom_knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
-        mt_screen_say(screen, "Changes had to do with the %s that the run held when it asked: %s the rest.",
+        mt_screen_say(screen, "Changes had to fit into the %s that the run held at the request: %s the rest.",
                       MT_SIZE(answer->limit_bytes),
                       mt_refusal_is_limited(&answer->refusal) ? "a limit kept it from" : "others held");
 }

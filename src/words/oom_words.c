@@ -138,7 +138,7 @@ static void add_reason(const struct mt_refusal *refusal, const struct mt_hole_gr
                     MT_SIZE(refusal->need.small_limit_bytes));
         return;
     case MT_HOLE_OTHER_STREAM:
-        mt_text_add(out, "kept for stream %u; it was asked for on stream %u", group->stream, refusal->mark.stream);
+        mt_text_add(out, "kept for stream %u; the request was on stream %u", group->stream, refusal->mark.stream);
         return;
     case MT_HOLE_NOT_TAKEN:
         mt_text_add(out, "large enough, but passed over: too large to be split, or too far down its list");
@@ -221,7 +221,7 @@ static void add_limit(const struct mt_oom_answer *answer, struct mt_text *out)
     mt_text_add(out, "The device had %s free, enough for it: a limit of the process refused it, such as %s.",
                 MT_SIZE((uint64_t)refusal->device_free_bytes),
                 is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
-    mt_text_add(out, " Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
+    mt_text_add(out, " Raise the limit to %s (%" PRIu64 " bytes) or more: the reserved memory plus the request.",
                 MT_SIZE(enough), enough);
 }
 
@@ -255,8 +255,8 @@ static void add_verdict(const struct mt_oom_answer *answer, struct mt_text *out)
                     "The device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
                     MT_SIZE(refusal->needed_bytes), MT_SIZE(left));
     else if (left >= needed)
-        mt_text_add(out, "%s are not reserved, enough for it, but for its size the policy takes %s.", MT_SIZE(left),
-                    MT_SIZE(refusal->needed_bytes));
+        mt_text_add(out, "%s are not reserved, enough for the request, but for its size the policy reserves %s.",
+                    MT_SIZE(left), MT_SIZE(refusal->needed_bytes));
     else if (all >= needed)
         mt_text_add(
             out, "%s are free, which is enough, but not in one piece: %s of reserved memory is in gaps between blocks.",

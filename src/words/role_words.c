@@ -87,7 +87,7 @@ void mt_role_evidence(const struct mt_explained_row *block, struct mt_text *text
     else if (life == NULL && is_of_init(block) && block->is_freed)
         mt_text_add(text, "it was there before the first step, and %s freed it", block->freed.phase);
     else if (has_no_role(block))
-        mt_text_add(text, "neither its life nor a rule says what it is");
+        mt_text_add(text, "neither its lifetime nor a rule determines it");
     else
         mt_text_add(text, "%s", life != NULL ? life : "a rule for its call stack or size says so");
 }

@@ -245,7 +245,7 @@ def test_fleet_names_a_damaged_file(fleet, tmp_path):
     table = next(export.glob("*/steps.parquet"))
     table.write_bytes(table.read_bytes()[:-1] + b"?")
     done = run_with_python("fleet", export)
-    assert done.returncode == 3 and "steps.parquet is not what was written" in done.stderr
+    assert done.returncode == 3 and "steps.parquet is damaged" in done.stderr
     assert subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=table.parent, capture_output=True).returncode == 1
     next(export.glob("*/SHA256SUMS")).unlink()
     assert "not what was written" not in run_with_python("fleet", export).stderr

@@ -120,7 +120,7 @@ const struct mt_command mt_command_dry_run = {
         "early, and the program continues after them; in other loops it ends. --steps all runs everything.\n"
         "Where the card is full, torch.OutOfMemoryError is raised.\n" MT_SCRIPT_HELP "\n"
         "The last line is the verdict: whether the program fits, or where and by how much it does not. The lines\n"
-        "before it name what was shortened, what did not run, and what is not known.\n"
+        "before it name shortened loops, code that did not run, and unknown memory.\n"
         "\n"
         "Once PyTorch is imported, what PROGRAM's Python code writes, renames or removes goes to a folder of the job,\n"
         "which it reads back and which is removed at the end: your files stay as they were. Checkpoints hold shapes,\n"
@@ -129,7 +129,7 @@ const struct mt_command mt_command_dry_run = {
         "With --ranks, or if PROGRAM is a launcher (torchrun, accelerate launch, deepspeed, srun, mpirun), each\n"
         "rank is run alone and has its own trace. No GPU and no network are needed: collectives allocate as on cards,\n"
         "and move no data.\n",
-    .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",
+    .failed_means = "the program's own meaning: exit codes are the program's, except 5, 7, 8 and 9",
     .examples = "  memtrace dry-run train.py --batch 8\n"
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
                 "  memtrace dry-run --assume 1,none,50% detect.py\n"

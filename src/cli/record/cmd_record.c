@@ -222,7 +222,7 @@ const struct mt_command mt_command_record = {
         "continues.\n" MT_SCRIPT_HELP "\n"
         "Each process that uses CUDA becomes a run. The first is added to the trace. Processes that run at the same\n"
         "time write traces of their own, FILE-PID, or by rank under torchrun. Their names are printed at the end.\n",
-    .failed_means = "what the program means by it: every exit code is the program's",
+    .failed_means = "the program's own meaning: every exit code is the program's",
     .examples = "  memtrace record train.py --epochs 1\n"
                 "  memtrace record --kernels --name baseline ./simulate input.dat\n"
                 "  memtrace record -- torchrun --nproc-per-node 2 train.py\n"

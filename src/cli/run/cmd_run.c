@@ -274,7 +274,7 @@ static mt_status report(const struct mt_run_plan *plan, const struct mt_run_resu
 /* Says that nothing is lost, and ends the program as usual. */
 static void on_interrupt(int number)
 {
-    mt_interrupt_say("\nmemtrace: interrupted; what was traced by then can be asked for, as of any run\n");
+    mt_interrupt_say("\nmemtrace: interrupted; the trace has everything until now\n");
     raise(number);
 }
 

@@ -312,9 +312,9 @@ static void print_largest(const struct mt_fit_answer *answer)
     print_size("sequence", &answer->seq);
     printf("  %-10s %s\n", "model", answer->largest_model != NULL ? answer->largest_model : "none");
     if (answer->smallest_card != NULL)
-        mt_say("The smallest of the known cards that the run as it is fits: sim:%s", answer->smallest_card);
+        mt_say("The smallest known card that fits the unchanged run: sim:%s", answer->smallest_card);
     else
-        mt_say("The run as it is fits none of the known cards.");
+        mt_say("The unchanged run fits none of the known cards.");
 }
 
 /* True if a change of a listed run is memtrace's own policy. */
@@ -361,10 +361,9 @@ static void print_reserve(const struct mt_fit_device *device)
         return;
     }
     bool is_usual = device->asked_reserve_bytes == MT_RESERVE_UNSET;
-    mt_say(
-        "%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
-        "claim.",
-        MT_SIZE(device->reserve_bytes), is_usual ? " for CUDA's context and libraries" : "", device->simulated);
+    mt_say("%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has the rest, to try each "
+           "claim.",
+           MT_SIZE(device->reserve_bytes), is_usual ? " for CUDA's context and libraries" : "", device->simulated);
 }
 
 static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,

@@ -37,7 +37,7 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(ROW, device, "on", NULL, "the device that is asked about"),
     MT_BYTES(ROW, memory_bytes, "memory_bytes", NULL, NULL),
     MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL,
-             "kept free: of a card what the program holds outside of the allocator, unless `--reserve` says otherwise"),
+             "kept free: the program's memory outside of the allocator, unless `--reserve` names a size"),
     MT_BYTES(ROW, capacity_bytes, "capacity_bytes", NULL, NULL),
     MT_FLAG(ROW, fits, "fits", NULL, NULL),
     MT_BYTES(ROW, needed_bytes, "bytes", NULL, NULL),

@@ -229,7 +229,7 @@ static void print_absent(const struct mt_import_report *report)
     if (report->torch.is_relative)
         mt_text_add(&text, "The file has no totals: memory from before it that stays is not counted. ");
     if (report->nccl_bytes > 0)
-        mt_text_add(&text, "NCCL's file has no times: what it held at its peak counts from the beginning to the end. ");
+        mt_text_add(&text, "NCCL's file has no times: the memory held at its peak counts from beginning to end. ");
     if (text.length > 0)
         print_sentence(&text);
 }
@@ -283,10 +283,8 @@ static void print_contradictions(const struct mt_import_report *report)
 static void print_rounding(const struct imported *imported)
 {
     struct mt_text text = {0};
-    mt_text_add(
-        &text,
-        "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
-        MT_SIZE(rounding_at_peak(imported->peaks)));
+    mt_text_add(&text, "Rounding, and remainders too small to split off, add %s to the requested bytes at the peak.",
+                MT_SIZE(rounding_at_peak(imported->peaks)));
     if (imported->report->torch.rounds_by_size)
         mt_text_add(&text, " PyTorch rounds by steps that depend on the size (roundup_power2_divisions), which advise "
                            "does not replay.");

@@ -103,7 +103,7 @@ mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream)
     graphs->current = NULL;
     if (mode == MT_CUDA_GRAPH_QUEUES)
         return MT_OK;
-    return fail_step(mt_fail(MT_FAILED, "memory was asked for in a step that had been done without"));
+    return fail_step(mt_fail(MT_FAILED, "memory was requested in a step that the graph recorded without"));
 }
 
 mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t event, cudaStream_t stream)

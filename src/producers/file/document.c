@@ -177,7 +177,7 @@ mt_status mt_document_refuse(const struct mt_whole_file *file)
     if (file->length == 0)
         return mt_fail(MT_BAD_TRACE, "it is empty");
     if (file->length >= sizeof database && memcmp(file->data, database, sizeof database) == 0)
-        return mt_fail(MT_BAD_TRACE, "it is a database that was compressed, which is read as it is: gunzip it first");
+        return mt_fail(MT_BAD_TRACE, "it is a compressed database: gunzip it first");
     return mt_fail(MT_BAD_TRACE, "it is neither a pickle of protocol 2 to 5 nor JSON, as files of PyTorch are, no log "
                                  "of RMM, and no database, which nsys export --type sqlite makes of a report");
 }

@@ -24,12 +24,11 @@ mt_status mt_import_sizes_add(struct mt_import_sizes *sizes, uint64_t bytes)
 {
     assert(sizes->sum <= MT_IMPORT_MOST_SUM);
     if (bytes > MT_IMPORT_MOST_BYTES)
-        return mt_fail(MT_BAD_TRACE, "a size of %" PRIu64 " bytes is beyond the most that is read, %" PRIu64, bytes,
+        return mt_fail(MT_BAD_TRACE, "a size of %" PRIu64 " bytes is above the limit of %" PRIu64, bytes,
                        MT_IMPORT_MOST_BYTES);
     if (bytes > MT_IMPORT_MOST_SUM - sizes->sum)
-        return mt_fail(MT_BAD_TRACE,
-                       "with %" PRIu64 " more bytes, all sizes sum to over the most that is read, %" PRIu64, bytes,
-                       MT_IMPORT_MOST_SUM);
+        return mt_fail(MT_BAD_TRACE, "with %" PRIu64 " more bytes, the sum of all sizes is above the limit of %" PRIu64,
+                       bytes, MT_IMPORT_MOST_SUM);
     sizes->sum += bytes;
     return MT_OK;
 }

@@ -47,8 +47,7 @@ static mt_status check_computed(const struct mt_nsys_tables *tables, const char 
         has_row(tables, "SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden IN (2, 3)", table, NULL, &is_computed);
     if (status != MT_OK || !is_computed)
         return status;
-    return mt_fail(MT_BAD_TRACE, "its table %s has columns that are computed, which Nsight Systems makes none of",
-                   table);
+    return mt_fail(MT_BAD_TRACE, "its table %s has computed columns, which Nsight Systems never writes", table);
 }
 
 /* Fails if SQLite finds damage. A page that is used twice makes many rows of few and long texts of short ones, so only a
@@ -114,7 +113,7 @@ static mt_status check_tables(struct mt_nsys_tables *tables)
     int64_t application = 0;
     if (mt_database_integer(tables->database, "PRAGMA application_id", &application) == MT_OK &&
         application == MT_TRACE_APPLICATION_ID)
-        return mt_fail(MT_BAD_TRACE, "it is a trace already: memtrace runs lists what it holds");
+        return mt_fail(MT_BAD_TRACE, "it is already a trace: memtrace runs lists its runs");
     return mt_fail(MT_BAD_TRACE, "it is a database without the table " MT_NSYS_MEMORY_TABLE
                                  ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
                                  "writes it");

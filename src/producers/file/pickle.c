@@ -49,7 +49,7 @@ bool mt_pickle_is_one(const unsigned char *data, size_t length)
 
 static mt_status fail_empty(void)
 {
-    return mt_fail(MT_BAD_TRACE, "an instruction takes more than there is on the stack");
+    return mt_fail(MT_BAD_TRACE, "an instruction needs more values than the stack holds");
 }
 
 /* Reads an unsigned number of so many bytes, lowest first. */
@@ -131,7 +131,7 @@ static mt_status take_mark(struct machine *machine, uint32_t *out_count)
 {
     *out_count = 0;
     if (machine->mark_count == 0)
-        return mt_fail(MT_BAD_TRACE, "an instruction takes what is above a mark, and there is none");
+        return mt_fail(MT_BAD_TRACE, "an instruction needs a mark, and the stack has none");
     uint32_t mark = machine->marks[--machine->mark_count];
     *out_count = (uint32_t)(machine->stack.count - mark);
     return MT_OK;
@@ -384,7 +384,7 @@ static mt_status do_get(struct machine *machine, unsigned number_bytes)
     uint64_t number = 0;
     MT_TRY(read_number(machine, number_bytes, &number));
     if (number >= machine->memo.count || machine->memo.values[number].kind == UINT32_MAX)
-        return mt_fail(MT_BAD_TRACE, "it uses value number %" PRIu64 ", which it has not kept", number);
+        return mt_fail(MT_BAD_TRACE, "it uses value number %" PRIu64 ", which it did not store", number);
     return push(machine, machine->memo.values[number]);
 }
 
@@ -440,7 +440,7 @@ static const struct refusal {
 } refusals[] = {
     {"could run any code", "c\x93Rbio\x81\x92\x82\x83\x84",
      "GLOBAL STACK_GLOBAL REDUCE BUILD INST OBJ NEWOBJ NEWOBJ_EX EXT1 EXT2 EXT4"},
-    {"refers to what is not in the file", "PQ\x97\x98", "PERSID BINPERSID NEXT_BUFFER READONLY_BUFFER"},
+    {"refers to data outside of the file", "PQ\x97\x98", "PERSID BINPERSID NEXT_BUFFER READONLY_BUFFER"},
     {"builds objects other than plain data", "\x8F\x90\x91", "EMPTY_SET ADDITEMS FROZENSET"},
     {"is of protocol 0 or 1; 2 to 5 are read", "ILFSVpg", "INT LONG FLOAT STRING UNICODE PUT GET"},
 };

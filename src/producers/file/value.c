@@ -148,7 +148,7 @@ struct mt_value_limits mt_value_limits_of(uint64_t file_bytes, uint64_t most_byt
 mt_status mt_value_fail_over(uint64_t bytes)
 {
     char size[MT_BYTES_TEXT];
-    return mt_fail(MT_BAD_TRACE, "to read it takes more than %s of memory, " MT_VALUE_OVER,
+    return mt_fail(MT_BAD_TRACE, "reading it needs more than %s of memory, " MT_VALUE_OVER,
                    mt_format_bytes(bytes, size));
 }
 

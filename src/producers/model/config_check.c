@@ -51,7 +51,7 @@ static mt_status check_flash(const struct mt_model_config *m)
     if (mt_attention_takes_flash(m))
         return MT_OK;
     return mt_fail(MT_USAGE,
-                   "flash attention takes heads of %d to %d features, in eights; d_model / heads = %" PRId64
+                   "flash attention supports heads of %d to %d features, in multiples of 8; d_model / heads = %" PRId64
                    " / %" PRId64 " = %" PRId64,
                    LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
 }
@@ -61,7 +61,7 @@ static mt_status check_fp8(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
     if (config->implementation != MT_IMPLEMENTATION_FUSED || config->autocast != MT_AUTOCAST_BF16)
-        return mt_fail(MT_USAGE, "matmul fp8 casts what the fused model computes in bf16: it takes impl fused and "
+        return mt_fail(MT_USAGE, "matmul fp8 casts the fused model's bf16 operands: it needs impl fused and "
                                  "autocast bf16");
     if (m->d_model % MTK_FP8_UNIT == 0 && m->d_ff % MTK_FP8_UNIT == 0)
         return MT_OK;
@@ -93,7 +93,7 @@ static mt_status check_implementation(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "moments in bf16 or 8 bits need fp32 parameters, not %s",
                        mt_dtype_name(config->parameter_dtype));
     if (config->optimizer == MT_OPTIMIZER_NONE && config->moments != MTK_MOMENTS_FULL)
-        return mt_fail(MT_USAGE, "optimizer none keeps no moments: it takes moments fp32");
+        return mt_fail(MT_USAGE, "optimizer none has no moments: it needs moments fp32");
     if (is_fused && config->autocast == MT_AUTOCAST_FP16)
         return mt_fail(MT_USAGE, "the fused model has no loss scaler: autocast bf16");
     if (is_fused && config->keep_output)
@@ -102,10 +102,10 @@ static mt_status check_implementation(const struct mt_training_config *config)
         return mt_fail(MT_USAGE, "the fused model casts as weight-cast says, in backward, too: "
                                  "autocast-end before-backward");
     if (config->optimizer == MT_OPTIMIZER_NONE && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "optimizer none updates nothing: it takes optimizer-in-backward off");
+        return mt_fail(MT_USAGE, "optimizer none updates nothing: it needs optimizer-in-backward off");
     if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
-        return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
-                                 "cuda-graph on takes optimizer-in-backward off");
+        return mt_fail(MT_USAGE, "an update's step size changes with each step, and a graph repeats it: "
+                                 "cuda-graph on needs optimizer-in-backward off");
     return MT_OK;
 }
 

@@ -213,7 +213,7 @@ static mt_status check_graph(const struct mt_run_plan *plan)
                                  "addresses: cuda-graph on needs zero-grad before-forward or plan on");
     if (config->keep_output)
         return mt_fail(MT_USAGE, "an output that lives into the next step changes its place, and a graph repeats "
-                                 "addresses: cuda-graph on takes keep-output off");
+                                 "addresses: cuda-graph on needs keep-output off");
     return MT_OK;
 }
 

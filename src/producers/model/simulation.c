@@ -9,9 +9,7 @@
 mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out)
 {
     if (!mt_device_is_simulated(spelling))
-        return mt_fail(MT_USAGE,
-                       "the device is %s: only a simulated device shows what a run would need, such as sim:rtx4090",
-                       spelling);
+        return mt_fail(MT_USAGE, "the device is %s: this needs a simulated device, such as sim:rtx4090", spelling);
     return mt_device_find_card(spelling, out);
 }
 

@@ -46,7 +46,7 @@ static mt_status split(size_t bytes, struct mt_launch *launch)
     for (text++; text < end; text += strlen(text) + 1)
         *MT_HOST_ADD(launch->answer_words, count) = text;
     if (count == 0)
-        return mt_fail(MT_FAILED, "accelerate launch: what it would start is not known");
+        return mt_fail(MT_FAILED, "accelerate launch: the command that it would start is unknown");
     *MT_HOST_ADD(launch->answer_words, count) = NULL;
     return MT_OK;
 }

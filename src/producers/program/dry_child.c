@@ -11,9 +11,9 @@ static mt_status check_device(const char *spelling)
 {
     struct mt_device *device = NULL;
     if (strstr(spelling, ".json") != NULL)
-        return mt_fail(MT_USAGE, "a dry run takes a known card or a size, not the file of a card: %s", spelling);
+        return mt_fail(MT_USAGE, "a dry run needs a known card or a size, not a card's file: %s", spelling);
     if (!mt_device_is_simulated(spelling))
-        return mt_fail(MT_USAGE, "a dry run takes a simulated card, such as sim:h100, not %s", spelling);
+        return mt_fail(MT_USAGE, "a dry run needs a simulated card, such as sim:h100, not %s", spelling);
     MT_TRY(mt_device_open(spelling, &device));
     mt_device_close(device);
     return MT_OK;

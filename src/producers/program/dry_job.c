@@ -84,7 +84,7 @@ static mt_status open_output(int output, struct mt_dry_job *job)
         return MT_OK;
     job->printed = tmpfile();
     if (job->printed == NULL)
-        return mt_fail(MT_FAILED, "can't make a file for what the program prints: %s", strerror(errno));
+        return mt_fail(MT_FAILED, "can't create a file for the program's output: %s", strerror(errno));
     job->output = fileno(job->printed);
     return MT_OK;
 }

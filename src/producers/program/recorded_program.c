@@ -18,7 +18,7 @@ static mt_status find_library(char **out)
     mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
     if (status != MT_OK)
         return mt_fail(status,
-                       "%s; recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs",
+                       "%s; recording needs CUPTI, from the CUDA toolkit, when memtrace is built and when it runs",
                        mt_last_error());
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());

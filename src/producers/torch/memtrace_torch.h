@@ -293,7 +293,7 @@ void memtrace_torch_generated(uint64_t code, const char *origins);
 int memtrace_torch_stacks(int minor);
 
 /* Returns the calling thread's stack, innermost frame first: "FUNCTION\tFILE\tLINE\n" each. Valid until the next call, with
- * Python's lock held. To be compared with what Python says before stacks are recorded. */
+ * Python's lock held. To be compared with Python's answers before stacks are recorded. */
 const char *memtrace_torch_stack_text(void);
 
 /* Begin and end recording them, without the frames of files whose path begins with `package`, the first call's. */

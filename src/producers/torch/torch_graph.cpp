@@ -1,5 +1,5 @@
 /* PyTorch's graph of autograd, as its library exports it and as its nodes lie in memory. The places of a node's fields
- * are found by python/memtrace/recording/watching.py, which compares a node's memory with what Python says of it. */
+ * are found by python/memtrace/recording/watching.py, which compares a node's memory with Python's answers of it. */
 #include "base/status.h"
 #include "producers/torch/memtrace_torch.h"
 

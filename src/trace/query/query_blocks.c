@@ -156,7 +156,7 @@ static mt_status read_sizes(const struct mt_row *row, struct mt_block_row *block
     MT_TRY(mt_query_row_natural(row, BEGIN_OFFSET, &block->offset));
     return block->block_bytes >= block->requested_bytes
                ? MT_OK
-               : fail_on_event(block->alloc_event, "handed out less than it was asked for");
+               : fail_on_event(block->alloc_event, "handed out less than was requested");
 }
 
 static mt_status read_block(const struct mt_row *row, const struct mt_number_limits *limits, struct mt_block_row *out)

@@ -102,7 +102,7 @@ static mt_status fail(const struct mt_database *database, int code)
 {
     assert(!is_success(code));
     if (code == SQLITE_CORRUPT && mt_page_file_damage(database->handle) != 0)
-        return mt_fail(MT_BAD_TRACE, "%s is damaged: its page %lld is not what was written", database->path,
+        return mt_fail(MT_BAD_TRACE, "%s is damaged: the checksum of page %lld does not match", database->path,
                        (long long)mt_page_file_damage(database->handle));
     if (damage_text(code) != NULL)
         return mt_fail(MT_BAD_TRACE, "%s %s", database->path, damage_text(code));

@@ -124,7 +124,7 @@ static mt_status check_no_trigger(struct mt_database *database)
     int64_t count;
     MT_TRY(mt_database_integer(database, "SELECT count(*) FROM main.sqlite_schema WHERE type = 'trigger'", &count));
     return count == 0 ? MT_OK
-                      : mt_fail(MT_BAD_TRACE, "%s has a trigger, which no trace has: it would act on what is stored",
+                      : mt_fail(MT_BAD_TRACE, "%s has a trigger, which would change stored rows: no trace has one",
                                 mt_database_path(database));
 }
 

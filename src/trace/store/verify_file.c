@@ -25,8 +25,8 @@ static mt_status check_pages(struct mt_database *database, struct mt_verify_rows
     else if (state != MT_PAGES_CHECKED)
         mt_text_add(&found, "have no checksums: written by an older memtrace");
     else if (damaged > 0)
-        mt_text_add(&found, "%" PRId64 " of %" PRId64 " are not what was written, the first is page %" PRId64, damaged,
-                    pages, first);
+        mt_text_add(&found, "%" PRId64 " of %" PRId64 " do not match their checksums, the first is page %" PRId64,
+                    damaged, pages, first);
     else
         mt_text_add(&found, "%" PRId64 ", all as they were written", pages);
     const mt_verify_result compared = damaged == 0 ? MT_VERIFY_WHOLE : MT_VERIFY_DAMAGED;

@@ -31,7 +31,7 @@ const char *cudnn_backend_load(const char *path, struct cudnn_backend *out)
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if ((*functions[i].place = dlsym(library, functions[i].name)) == NULL)
             return "it is no cuDNN 9";
-    return has_cublas() ? NULL : "cuDNN needs libcublasLt, which is not there: pip install nvidia-cublas";
+    return has_cublas() ? NULL : "cuDNN needs libcublasLt, which is missing: pip install nvidia-cublas";
 }
 
 cudnn_descriptor cudnn_make(struct cudnn_backend *backend, enum cudnn_kind kind)
