@@ -1,11 +1,16 @@
-/* The biased lock: one holder at a time, whichever thread is first, and however the owner and others meet. */
+/* The biased lock: one holder at a time, whichever thread is first, and however the owner and others meet. And the order of
+ * locks, which builds with asserts check. */
 #include "base/lock.h"
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -57,7 +62,7 @@ static bool has_owner(struct counted *counted)
 static void a_lock_of_one_thread_stays_its_own(void **state)
 {
     (void)state;
-    struct counted counted = {0};
+    struct counted counted = {.lock.lock = MT_LOCK(MT_RANK_LEAF)};
     count_often(&counted);
     assert_int_equal(counted.here, TIMES);
     assert_int_equal(has_owner(&counted), !is_shared(&counted));
@@ -67,7 +72,7 @@ static void a_lock_of_one_thread_stays_its_own(void **state)
 static void a_lock_that_two_threads_took_has_no_owner(void **state)
 {
     (void)state;
-    struct counted counted = {0};
+    struct counted counted = {.lock.lock = MT_LOCK(MT_RANK_LEAF)};
     pthread_t other;
     count(&counted);
     assert_int_equal(pthread_create(&other, NULL, count_often, &counted), 0);
@@ -82,7 +87,7 @@ static void others_begin_while_the_owner_goes_on(void **state)
 {
     (void)state;
     for (int i = 0; i < LOCKS; i++) {
-        struct counted counted = {0};
+        struct counted counted = {.lock.lock = MT_LOCK(MT_RANK_LEAF)};
         pthread_t owner, others[THREADS];
         void *times;
         assert_int_equal(pthread_create(&owner, NULL, count_until_over, &counted), 0);
@@ -114,7 +119,7 @@ static void *take_and_wait(void *context)
 static void who_comes_while_the_owner_is_inside_waits(void **state)
 {
     (void)state;
-    struct counted counted = {0};
+    struct counted counted = {.lock.lock = MT_LOCK(MT_RANK_LEAF)};
     pthread_t owner;
     assert_int_equal(pthread_create(&owner, NULL, take_and_wait, &counted), 0);
     while (!atomic_load(&counted.is_over))
@@ -125,6 +130,41 @@ static void who_comes_while_the_owner_is_inside_waits(void **state)
     assert_int_equal(pthread_join(owner, NULL), 0);
 }
 
+/* ---- the order ---- */
+
+/* Takes a lock of one rank and then one of another. Returns how the process of that ended. */
+static int take_both(mt_lock_rank first, mt_lock_rank second)
+{
+    struct mt_lock outer = MT_LOCK(first), inner = MT_LOCK(second);
+    int code = 0;
+    (void)first;
+    (void)second;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)!freopen("/dev/null", "w", stderr);
+        signal(SIGABRT, SIG_DFL); /* not cmocka's */
+        mt_lock_take(&outer);
+        mt_lock_take(&inner);
+        mt_lock_give(&outer);
+        mt_lock_give(&inner);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &code, 0), child);
+    return code;
+}
+
+static void locks_are_taken_in_the_order_of_their_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(take_both(MT_RANK_BLOCKS, MT_RANK_ALLOC), 0);
+#ifdef NDEBUG
+    skip();
+#endif
+    assert_true(WIFSIGNALED(take_both(MT_RANK_ALLOC, MT_RANK_BLOCKS)));
+    assert_true(WIFSIGNALED(take_both(MT_RANK_LEAF, MT_RANK_LEAF)));
+    assert_true(WIFSIGNALED(take_both(MT_RANK_NONE, MT_RANK_LEAF)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +172,7 @@ int main(void)
         cmocka_unit_test(a_lock_that_two_threads_took_has_no_owner),
         cmocka_unit_test(others_begin_while_the_owner_goes_on),
         cmocka_unit_test(who_comes_while_the_owner_is_inside_waits),
+        cmocka_unit_test(locks_are_taken_in_the_order_of_their_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

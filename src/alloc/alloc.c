@@ -61,6 +61,7 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
 {
     assert(mt_alloc_settings_are_sound(settings));
     struct mt_alloc *alloc = mt_host_alloc(sizeof *alloc);
+    mt_lock_create(&alloc->lock.lock, MT_RANK_ALLOC);
     alloc->policy = policy_of(settings);
     alloc->index = alloc->policy->create();
     alloc->device = device;

@@ -114,6 +114,7 @@ memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_
     MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
     mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
+    mt_lock_create(&run->layers_lock, MT_RANK_LEAF);
     mt_status status = open_parts(run, &known);
     if (status == MT_OK)
         *out_run = run;

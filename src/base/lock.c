@@ -6,6 +6,31 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef NDEBUG
+/* The ranks that this thread holds, in the order in which they were taken. Invariant: they ascend. */
+static _Thread_local struct {
+    mt_lock_rank ranks[MT_RANK_COUNT];
+    int count;
+} held;
+
+void mt_lock_order_take(mt_lock_rank rank)
+{
+    assert(rank > MT_RANK_NONE && rank < MT_RANK_COUNT); /* the lock was created */
+    assert(held.count == 0 || held.ranks[held.count - 1] < rank);
+    held.ranks[held.count++] = rank;
+}
+
+void mt_lock_order_give(mt_lock_rank rank)
+{
+    int place = held.count - 1;
+    while (place >= 0 && held.ranks[place] != rank)
+        place--;
+    assert(place >= 0);
+    for (held.count--; place < held.count; place++)
+        held.ranks[place] = held.ranks[place + 1];
+}
+#endif
+
 enum { SPINS = 100, YIELDS = 50, SLEEP_NS = 50000 };
 
 void mt_back_off(int rounds)

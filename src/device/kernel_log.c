@@ -1,20 +1,20 @@
 #include "device/kernel_log.h"
 
 #include "base/interner.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 /* Invariants: spellings[i] belongs to the name of number i + 1; launch_count and run_count are the lengths of the
  * arrays. */
 struct mt_kernel_log {
-    pthread_mutex_t launch_lock; /* guards the launches */
+    struct mt_mutex launch_lock; /* guards the launches */
     struct mt_kernel_launch *launches;
     size_t launch_count;
-    pthread_mutex_t run_lock; /* guards the runs; taken after launch_lock if both are */
+    struct mt_mutex run_lock; /* guards the runs */
     struct mt_kernel_run *runs;
     size_t run_count;
     struct mt_name_set *names; /* as the linker has them */
@@ -26,8 +26,8 @@ struct mt_kernel_log {
 struct mt_kernel_log *mt_kernel_log_create(char *(*spell)(const char *name))
 {
     struct mt_kernel_log *log = mt_host_alloc(sizeof *log);
-    pthread_mutex_init(&log->launch_lock, NULL);
-    pthread_mutex_init(&log->run_lock, NULL);
+    mt_mutex_create(&log->launch_lock, MT_RANK_KERNEL_LAUNCHES);
+    mt_mutex_create(&log->run_lock, MT_RANK_KERNEL_RUNS);
     log->names = mt_name_set_create();
     log->spell = spell;
     return log;
@@ -43,8 +43,8 @@ void mt_kernel_log_destroy(struct mt_kernel_log *log)
     free(log->launches);
     free(log->runs);
     mt_name_set_destroy(log->names);
-    pthread_mutex_destroy(&log->run_lock);
-    pthread_mutex_destroy(&log->launch_lock);
+    mt_mutex_destroy(&log->run_lock);
+    mt_mutex_destroy(&log->launch_lock);
     free(log);
 }
 
@@ -57,26 +57,26 @@ static bool launches_equal(const struct mt_kernel_launch *a, const struct mt_ker
  * number. */
 void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_launch *launch)
 {
-    pthread_mutex_lock(&log->launch_lock);
+    mt_mutex_take(&log->launch_lock);
     size_t count = log->launch_count;
     if (count == 0 || !launches_equal(&log->launches[count - 1], launch))
         *MT_HOST_ADD(log->launches, log->launch_count) = *launch;
-    pthread_mutex_unlock(&log->launch_lock);
+    mt_mutex_give(&log->launch_lock);
 }
 
 void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *run)
 {
     assert(run->start_ns <= run->end_ns);
-    pthread_mutex_lock(&log->run_lock);
+    mt_mutex_take(&log->run_lock);
     *MT_HOST_ADD(log->runs, log->run_count) = *run;
-    pthread_mutex_unlock(&log->run_lock);
+    mt_mutex_give(&log->run_lock);
 }
 
 uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log)
 {
-    pthread_mutex_lock(&log->launch_lock);
+    mt_mutex_take(&log->launch_lock);
     uint64_t count = log->launch_count;
-    pthread_mutex_unlock(&log->launch_lock);
+    mt_mutex_give(&log->launch_lock);
     return count;
 }
 
@@ -157,8 +157,8 @@ void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context)
 {
     struct mt_number_map launches;
-    pthread_mutex_lock(&log->launch_lock);
-    pthread_mutex_lock(&log->run_lock);
+    mt_mutex_take(&log->launch_lock);
+    mt_mutex_take(&log->run_lock);
     index_launches(log, &launches);
     sort_runs(log);
     begin_at_turns(log);
@@ -168,7 +168,7 @@ void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
     }
     log->launch_count = 0;
     log->run_count = 0;
-    pthread_mutex_unlock(&log->run_lock);
-    pthread_mutex_unlock(&log->launch_lock);
+    mt_mutex_give(&log->run_lock);
+    mt_mutex_give(&log->launch_lock);
     mt_number_map_release(&launches);
 }

@@ -59,6 +59,9 @@ static mt_status create_alloc(struct mt_live_run *run, const struct mt_live_sett
 mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_live_run **out)
 {
     struct mt_live_run *run = mt_host_alloc(sizeof *run);
+    mt_lock_create(&run->blocks_lock, MT_RANK_BLOCKS);
+    mt_lock_create(&run->notes_lock, MT_RANK_NOTES);
+    mt_lock_create(&run->held_lock, MT_RANK_HELD);
     run->device = settings->device;
     mt_number_map_create(&run->blocks);
     mt_number_map_create(&run->uses);

@@ -5,8 +5,7 @@
 #include "run/live_run.h"
 #include "run/locked_sink.h"
 
-/* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then the locked sink's.
- * Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
+/* Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
  * and not freed, and `uses` no others; sums add what was noted, even if notes contradict each other. */
 struct mt_live_run {
     struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */

@@ -158,6 +158,7 @@ void mt_locked_sink_create(struct mt_locked_sink *locked, const struct mt_sink *
     assert(source_count >= 1 && source_count <= MT_LOCKED_SOURCES);
     *locked =
         (struct mt_locked_sink){.is_open = target != NULL, .names = mt_interner_create(), .start_ns = mt_clock_ns()};
+    mt_lock_create(&locked->lock, MT_RANK_SINK);
     locked->target = target != NULL ? *target : mt_sink_discarding(locked->names);
     void (*const passing)(void *, const struct mt_event *) = source_count > 1 ? emit_joint : emit;
     for (int i = 0; i < source_count; i++) {

@@ -58,7 +58,7 @@ static void end_stream(struct mt_cuda_stream *stream)
 
 mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, int capability)
 {
-    pthread_mutex_init(&streams->lock, NULL);
+    mt_mutex_create(&streams->lock, MT_RANK_DEVICE);
     return start_stream(&streams->first, 0, capability);
 }
 
@@ -71,7 +71,7 @@ void mt_cuda_streams_end(struct mt_cuda_streams *streams)
         free(stream);
     }
     end_stream(&streams->first);
-    pthread_mutex_destroy(&streams->lock);
+    mt_mutex_destroy(&streams->lock);
 }
 
 /* Makes a stream, or if that fails another number for stream 0, and lists it. */
@@ -105,9 +105,9 @@ struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_strea
 {
     if (number == 0)
         return &streams->first.queue;
-    pthread_mutex_lock(&streams->lock);
+    mt_mutex_take(&streams->lock);
     struct mt_cuda_stream *stream = find_stream(streams, number);
-    pthread_mutex_unlock(&streams->lock);
+    mt_mutex_give(&streams->lock);
     return &stream->queue;
 }
 
@@ -122,19 +122,19 @@ static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *ear
 
 mt_status mt_cuda_stream_follow(struct mt_cuda_streams *streams, mt_stream later, mt_stream earlier)
 {
-    pthread_mutex_lock(&streams->lock);
+    mt_mutex_take(&streams->lock);
     mt_status status = follow(find_stream(streams, later), find_stream(streams, earlier));
-    pthread_mutex_unlock(&streams->lock);
+    mt_mutex_give(&streams->lock);
     return status;
 }
 
 mt_status mt_cuda_streams_wait(struct mt_cuda_streams *streams)
 {
     mt_status status = MT_OK;
-    pthread_mutex_lock(&streams->lock);
+    mt_mutex_take(&streams->lock);
     for (struct mt_cuda_stream *stream = &streams->first; stream != NULL; stream = stream->next)
         if (stream->is_own && status == MT_OK)
             status = mtk_cuda_check(cudaStreamSynchronize(stream->queue.stream), "cudaStreamSynchronize");
-    pthread_mutex_unlock(&streams->lock);
+    mt_mutex_give(&streams->lock);
     return status;
 }

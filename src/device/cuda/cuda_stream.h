@@ -7,11 +7,11 @@
  * Threads: any. */
 #pragma once
 
+#include "base/lock.h"
 #include "base/status.h"
 #include "base/types.h"
 #include "kernels/cuda/queue.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 /* Invariant: if is_own, the stream has a queue and an event. A stream that could not be made is not its own: its work
@@ -26,7 +26,7 @@ struct mt_cuda_stream {
 
 struct mt_cuda_streams {
     struct mt_cuda_stream first; /* stream 0 */
-    pthread_mutex_t lock;        /* guards the list, and each event from its record to the wait for it */
+    struct mt_mutex lock;        /* guards the list, and each event from its record to the wait for it */
 };
 
 /* Makes stream 0, without cuBLAS. `capability` as in struct mtk_queue. The caller ends the streams even if this fails. */

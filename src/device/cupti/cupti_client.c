@@ -83,10 +83,10 @@ mt_status mt_cupti_listen_to_launches(CUpti_SubscriberHandle subscriber)
 void mt_cupti_buffers_take(struct mt_cupti_buffers *buffers, uint8_t **out_buffer, size_t *out_bytes)
 {
     uint8_t *buffer = NULL;
-    pthread_mutex_lock(&buffers->lock);
+    mt_mutex_take(&buffers->lock);
     if (buffers->spare_count > 0)
         buffer = buffers->spare[--buffers->spare_count];
-    pthread_mutex_unlock(&buffers->lock);
+    mt_mutex_give(&buffers->lock);
     *out_buffer = buffer != NULL ? buffer : calloc(1, buffers->bytes);
     *out_bytes = *out_buffer != NULL ? buffers->bytes : 0;
 }
@@ -96,12 +96,12 @@ void mt_cupti_buffers_give(struct mt_cupti_buffers *buffers, uint8_t *buffer)
     if (buffer == NULL)
         return;
     memset(buffer, 0, buffers->bytes);
-    pthread_mutex_lock(&buffers->lock);
+    mt_mutex_take(&buffers->lock);
     assert(buffers->spare_count <= MT_CUPTI_MOST_SPARE);
     bool has_room = buffers->spare_count < MT_CUPTI_MOST_SPARE;
     if (has_room)
         buffers->spare[buffers->spare_count++] = buffer;
-    pthread_mutex_unlock(&buffers->lock);
+    mt_mutex_give(&buffers->lock);
     if (!has_room)
         free(buffer);
 }

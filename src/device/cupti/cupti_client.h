@@ -7,11 +7,11 @@
  * and producers/cuda/cupti/inject.c to another program's. All state belongs to the listener. */
 #pragma once
 
+#include "base/lock.h"
 #include "base/status.h"
 #include "device/kernel_log.h"
 
 #include <cupti.h>
-#include <pthread.h>
 
 /* Fails with MT_FAILED, the name of the call and CUPTI's message, unless the result is a success. */
 mt_status mt_cupti_check(CUptiResult result, const char *call);
@@ -41,14 +41,14 @@ enum { MT_CUPTI_MOST_SPARE = 8 };
  * request. Made with MT_CUPTI_BUFFERS and never released: CUPTI has some until the process ends. Any thread. Invariant:
  * spare_count <= MT_CUPTI_MOST_SPARE. */
 struct mt_cupti_buffers {
-    pthread_mutex_t lock; /* guards the rest */
+    struct mt_mutex lock; /* guards the rest */
     size_t bytes;         /* of each */
     uint8_t *spare[MT_CUPTI_MOST_SPARE];
     size_t spare_count;
 };
 #define MT_CUPTI_BUFFERS(each_bytes)                                                                                   \
     {                                                                                                                  \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .bytes = each_bytes                                                         \
+        .lock = MT_MUTEX(MT_RANK_LEAF), .bytes = each_bytes                                                            \
     }
 
 /* The size of some 5,000 kernels: a program that only launches fills several a second. */

@@ -14,6 +14,7 @@
  * CUPTI is never finalized: records in flight would be lost, and a callback in flight might crash. */
 #include "device/cupti/cupti_watch.h"
 
+#include "base/lock.h"
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
 #include "device/kernel_log.h"
@@ -34,7 +35,7 @@ struct cupti_watch {
 
 /* The watch of this process, for CUPTI's buffer callbacks, which get no context. NULL: none. */
 static struct cupti_watch *current_watch;
-static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER; /* guards it, and the log while it is read */
+static struct mt_mutex current_lock = MT_MUTEX(MT_RANK_READING); /* guards it, and the log while it is read */
 static struct mt_cupti_buffers buffers = MT_CUPTI_BUFFERS(MT_CUPTI_KERNEL_BUFFER_BYTES);
 
 /* Called by CUPTI within every launch. */
@@ -76,14 +77,14 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     (void)bytes;
-    pthread_mutex_lock(&current_lock);
+    mt_mutex_take(&current_lock);
     struct cupti_watch *watch = current_watch;
     if (watch != NULL && valid_bytes > 0)
         while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
             log_record(watch, record);
     if (watch != NULL && cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         atomic_fetch_add(&watch->lost, dropped);
-    pthread_mutex_unlock(&current_lock);
+    mt_mutex_give(&current_lock);
     mt_cupti_buffers_give(&buffers, buffer);
 }
 
@@ -118,10 +119,10 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
     mt_status status = mt_device_synchronize(watch->device);
     MT_THEN(status, mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll"));
     MT_THEN(status, mt_cupti_find_shift(now_ns, watch->device, &shift_ns));
-    pthread_mutex_lock(&current_lock); /* so that a buffer that CUPTI's thread hands over now is read to its end */
+    mt_mutex_take(&current_lock); /* so that a buffer that CUPTI's thread hands over now is read to its end */
     if (status == MT_OK)
         mt_kernel_log_take(watch->log, shift_ns, take, context);
-    pthread_mutex_unlock(&current_lock);
+    mt_mutex_give(&current_lock);
     watch->watch.lost_kernels = atomic_load(&watch->lost);
     return status;
 }
@@ -135,10 +136,10 @@ static void end(struct mt_kernel_watch *base)
         cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
         cuptiUnsubscribe(watch->subscriber);
     }
-    pthread_mutex_lock(&current_lock);
+    mt_mutex_take(&current_lock);
     if (current_watch == watch)
         current_watch = NULL;
-    pthread_mutex_unlock(&current_lock);
+    mt_mutex_give(&current_lock);
     mt_kernel_log_destroy(watch->log);
     free(watch);
 }
@@ -157,14 +158,14 @@ static mt_status begin(struct cupti_watch *watch)
 /* Makes `watch` the one that CUPTI's buffers go to. Fails with MT_FAILED if there is another. */
 static mt_status claim(struct cupti_watch *watch)
 {
-    pthread_mutex_lock(&current_lock);
+    mt_mutex_take(&current_lock);
     mt_status status = MT_OK;
     if (current_watch != NULL)
         status =
             mt_fail(MT_FAILED, "kernels of %s are being watched in this process already", current_watch->device->name);
     else
         current_watch = watch;
-    pthread_mutex_unlock(&current_lock);
+    mt_mutex_give(&current_lock);
     return status;
 }
 

@@ -1,11 +1,11 @@
 #include "operators/cudnn/cudnn_source.h"
 
+#include "base/lock.h"
 #include "base/memory.h"
 #include "device/card_properties.h"
 #include "operators/cudnn/cudnn_answers.h"
 #include "operators/cudnn/cudnn_asker.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ enum { TIME_LIMIT_SECONDS = 60 }; /* the first question reads 300 MB from disk *
 
 /* Invariant: asker and answers are both there or both NULL; error is "" or both are NULL. */
 struct mt_cudnn_source {
-    pthread_mutex_t mutex;
+    struct mt_mutex mutex;
     char *program, *library, *folder;
     struct mt_cudnn_asker *asker;
     struct mt_cudnn_answers *answers;
@@ -26,7 +26,7 @@ struct mt_cudnn_source {
 struct mt_cudnn_source *mt_cudnn_source_open(const char *program, const char *library, const char *folder)
 {
     struct mt_cudnn_source *source = mt_host_alloc(sizeof *source);
-    pthread_mutex_init(&source->mutex, NULL);
+    mt_mutex_create(&source->mutex, MT_RANK_CUDNN);
     source->program = mt_host_strdup(program);
     source->library = mt_host_strdup(library);
     source->folder = folder != NULL ? mt_host_strdup(folder) : NULL;
@@ -46,7 +46,7 @@ void mt_cudnn_source_close(struct mt_cudnn_source *source)
     if (source == NULL)
         return;
     stop(source);
-    pthread_mutex_destroy(&source->mutex);
+    mt_mutex_destroy(&source->mutex);
     free(source->program);
     free(source->library);
     free(source->folder);
@@ -97,14 +97,14 @@ bool mt_cudnn_source_ask(struct mt_cudnn_source *source, const struct mt_card *c
                          const struct mt_convolution_question *question, struct mt_convolution_answer *out)
 {
     struct mt_cudnn_plans plans;
-    pthread_mutex_lock(&source->mutex);
+    mt_mutex_take(&source->mutex);
     bool is_found = source->error[0] == '\0';
     if (is_found && find_plans(source, card, question, &plans) != MT_OK) {
         snprintf(source->error, sizeof source->error, "%s", mt_last_error());
         stop(source);
         is_found = false;
     }
-    pthread_mutex_unlock(&source->mutex);
+    mt_mutex_give(&source->mutex);
     return is_found && mt_cudnn_plan_answer(source->version, card, question, &plans, out);
 }
 

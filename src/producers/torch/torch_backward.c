@@ -18,7 +18,7 @@ static struct backward {
     const struct mt_torch_graph *_Atomic graph; /* NULL: nothing is kept */
     uint64_t count;
     struct boundary boundaries[MOST_BOUNDARIES];
-} backward;
+} backward = {.lock = MT_LOCK(MT_RANK_LEAF)};
 
 static _Thread_local bool is_owner; /* its nodes are known */
 

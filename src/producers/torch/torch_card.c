@@ -23,6 +23,7 @@ static mt_status open_simulated(const char *spelling, struct mt_device **out)
 mt_status mt_torch_card_open(int ordinal, const char *simulated, struct mt_torch_card **out)
 {
     struct mt_torch_card *card = mt_host_alloc(sizeof *card);
+    mt_lock_create(&card->numbers.lock, MT_RANK_LEAF);
     start_streams(&card->numbers);
     const mt_status status = simulated != NULL ? open_simulated(simulated, &card->device)
                                                : mt_torch_device_open(ordinal, card, &card->device);

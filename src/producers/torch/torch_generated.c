@@ -32,7 +32,7 @@ static struct generated {
     atomic_uint count;
     struct code *codes;
     struct mt_number_map indices, instructions, places;
-} generated;
+} generated = {.lock = MT_LOCK(MT_RANK_GENERATED)};
 
 /* ---- adding ---- */
 

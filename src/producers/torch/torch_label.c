@@ -15,6 +15,7 @@
 void mt_torch_names_start(struct mt_torch_names *names)
 {
     *names = (struct mt_torch_names){.interner = mt_interner_create(), .operators = mt_name_set_create()};
+    mt_lock_create(&names->lock, MT_RANK_NAMES);
 }
 
 void mt_torch_names_end(struct mt_torch_names *names)

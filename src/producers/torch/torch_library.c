@@ -7,6 +7,7 @@
 #include "producers/torch/torch_stack.h"
 
 #include "base/interner.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "run/process_trace.h"
@@ -23,7 +24,7 @@
 /* Invariants: the memory of a card, once there, stays; settings do not change while there is one; no card at or above
  * card_end is in use; in_step implies steps > 0. */
 static struct library {
-    pthread_mutex_t lock; /* guards opening of cards, settings, categories, steps and phase */
+    struct mt_mutex lock; /* guards opening of cards, settings, categories, steps and phase */
     pthread_once_t once;
     struct mt_torch_memory *_Atomic cards[MT_TORCH_MOST_CARDS];
     atomic_int card_end;
@@ -47,7 +48,7 @@ static struct library {
     } watched[MT_TORCH_MOST_CARDS];
     struct mt_torch_memory **abandoned; /* cards of earlier watches: PyTorch's threads may still look at them */
     size_t abandoned_count;
-} library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+} library = {.lock = MT_MUTEX(MT_RANK_LIBRARY), .once = PTHREAD_ONCE_INIT};
 
 /* A simulated card that was not used before the fork can be used after it, as one of CUDA can. */
 static void become_child(void)
@@ -86,13 +87,13 @@ static mt_status fail_child(void)
 static void enter(void)
 {
     pthread_once(&library.once, start);
-    pthread_mutex_lock(&library.lock);
+    mt_mutex_take(&library.lock);
     assert(library.steps >= 0 && (!library.in_step || library.steps > 0));
 }
 
 static void leave(void)
 {
-    pthread_mutex_unlock(&library.lock);
+    mt_mutex_give(&library.lock);
 }
 
 struct mt_torch_names *mt_torch_names_of_all(void)

@@ -66,6 +66,8 @@ static struct mt_torch_memory *create(struct mt_torch_names *names)
 {
     struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
     memory->names = names;
+    mt_lock_create(&memory->lock, MT_RANK_MEMORY);
+    mt_lock_create(&memory->pools.lock, MT_RANK_LEAF);
     mt_number_map_create(&memory->labels);
     mt_number_map_create(&memory->spans);
     mt_number_map_create(&memory->stacks);

@@ -26,7 +26,7 @@ static struct {
     struct mt_card card;   /* the simulated one; its name is empty until it is asked for */
     struct counts unknown; /* not in the table */
     struct counts guessed; /* whose plan has MT_INNER_GUESS */
-} plans;
+} plans = {.lock = MT_LOCK(MT_RANK_PLANS)};
 
 /* Returns the simulated card; without one, the reference card. */
 static struct mt_card find_card(void)

@@ -88,7 +88,7 @@ int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
 
 /* ---- the history of requests ---- */
 
-static struct mt_lock history_lock;
+static struct mt_lock history_lock = MT_LOCK(MT_RANK_LEAF);
 static struct memtrace_torch_past history; /* guarded by the lock */
 
 /* Programs that run on a card are not slowed down by it. */

@@ -18,7 +18,7 @@ static struct stacks {
     void *caller_thread;
     uint32_t calls; /* of backward, within each other, by caller_thread */
     struct mt_torch_stack caller;
-} stacks;
+} stacks = {.lock = MT_LOCK(MT_RANK_CALLER)};
 
 int memtrace_torch_stacks(int minor)
 {

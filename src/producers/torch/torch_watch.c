@@ -23,7 +23,7 @@ static struct outside {
     char *names[MOST_HOLDERS];
     uint32_t holder_count;
     uint64_t totals[MT_TORCH_MOST_CARDS][MOST_HOLDERS], stored[MT_TORCH_MOST_CARDS][MOST_HOLDERS];
-} outside;
+} outside = {.lock = MT_LOCK(MT_RANK_OUTSIDE)};
 
 /* Set before PyTorch reports anything, and the same for each watch of a process: reports read it without a lock. */
 static struct memtrace_torch_abi abi;

@@ -1,6 +1,7 @@
 #include "trace/store/writer.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -26,7 +27,7 @@ struct mt_writer {
     struct mt_ring *ring;
     struct mt_intake *intake;
     pthread_t thread;
-    pthread_mutex_t lock;
+    struct mt_mutex lock;
     pthread_cond_t wake;     /* the thread has something to do */
     pthread_cond_t done;     /* the tail moved, or the thread failed */
     _Atomic uint64_t wanted; /* the producer waits until everything below is committed */
@@ -43,19 +44,19 @@ static uint64_t tail(const struct mt_writer *writer)
 
 static void announce(struct mt_writer *writer)
 {
-    pthread_mutex_lock(&writer->lock);
+    mt_mutex_take(&writer->lock);
     pthread_cond_broadcast(&writer->done);
-    pthread_mutex_unlock(&writer->lock);
+    mt_mutex_give(&writer->lock);
 }
 
 static void fail(struct mt_writer *writer, mt_status status)
 {
     assert(status != MT_OK && writer->failure.status == MT_OK);
-    pthread_mutex_lock(&writer->lock);
+    mt_mutex_take(&writer->lock);
     writer->failure = mt_error_save(status);
     atomic_store(&writer->ring->header->writer_failed, 1);
     pthread_cond_broadcast(&writer->done);
-    pthread_mutex_unlock(&writer->lock);
+    mt_mutex_give(&writer->lock);
 }
 
 static mt_status commit(struct mt_writer *writer)
@@ -99,10 +100,10 @@ static void sleep_a_little(struct mt_writer *writer)
 {
     uint64_t until_ns = mt_clock_ns() + POLL_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / SECOND_NS), .tv_nsec = (long)(until_ns % SECOND_NS)};
-    pthread_mutex_lock(&writer->lock);
+    mt_mutex_take(&writer->lock);
     if (atomic_load(&writer->wanted) <= tail(writer) && !atomic_load(&writer->stopping))
-        pthread_cond_timedwait(&writer->wake, &writer->lock, &until);
-    pthread_mutex_unlock(&writer->lock);
+        pthread_cond_timedwait(&writer->wake, &writer->lock.mutex, &until);
+    mt_mutex_give(&writer->lock);
 }
 
 /* Uses a moment without records: faults in the ring's next pages, or sleeps. Each lap does so again, because the kernel
@@ -156,7 +157,7 @@ static void create_conditions(struct mt_writer *writer)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&writer->lock, NULL);
+    mt_mutex_create(&writer->lock, MT_RANK_WRITER);
     pthread_cond_init(&writer->wake, &monotonic);
     pthread_cond_init(&writer->done, &monotonic);
     pthread_condattr_destroy(&monotonic);
@@ -166,7 +167,7 @@ static void destroy(struct mt_writer *writer)
 {
     pthread_cond_destroy(&writer->done);
     pthread_cond_destroy(&writer->wake);
-    pthread_mutex_destroy(&writer->lock);
+    mt_mutex_destroy(&writer->lock);
     free(writer);
 }
 
@@ -205,13 +206,13 @@ static mt_status outcome(const struct mt_writer *writer)
 mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position)
 {
     assert(position <= writer->ring->head);
-    pthread_mutex_lock(&writer->lock);
+    mt_mutex_take(&writer->lock);
     atomic_store(&writer->wanted, position);
     pthread_cond_signal(&writer->wake);
     while (tail(writer) < position && writer->failure.status == MT_OK)
-        pthread_cond_wait(&writer->done, &writer->lock);
+        pthread_cond_wait(&writer->done, &writer->lock.mutex);
     mt_status status = outcome(writer);
-    pthread_mutex_unlock(&writer->lock);
+    mt_mutex_give(&writer->lock);
     return status;
 }
 
@@ -219,10 +220,10 @@ mt_status mt_writer_stop(struct mt_writer *writer)
 {
     if (writer == NULL)
         return MT_OK;
-    pthread_mutex_lock(&writer->lock);
+    mt_mutex_take(&writer->lock);
     atomic_store(&writer->stopping, true);
     pthread_cond_signal(&writer->wake);
-    pthread_mutex_unlock(&writer->lock);
+    mt_mutex_give(&writer->lock);
     pthread_join(writer->thread, NULL);
     mt_status status = outcome(writer);
     destroy(writer);

@@ -4,6 +4,7 @@
  *
  * It never stops the program, prints nothing, and leaves signals alone. If it can't record something,
  * it answers so to `memtrace record`. If it can record nothing, it leaves CUPTI to others. */
+#include "base/lock.h"
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
 #include "producers/cuda/cupti/cuda_calls.h"
@@ -28,16 +29,15 @@ enum { MEMORY_BUFFER_BYTES = 32 << 10 };
 #define EXPORTED __attribute__((visibility("default")))
 
 /* The one watch of this process. It is global because CUPTI's buffers and the exit of the process come without a
- * context. A forked child has a copy that does nothing: not even the writer's thread exists there. Order of locks:
- * reading_lock before lock, pool_lock before lock. */
+ * context. A forked child has a copy that does nothing: not even the writer's thread exists there. */
 static struct {
     struct mt_record_request request;
     CUpti_SubscriberHandle subscriber;
-    pthread_mutex_t lock; /* held for every call about the account */
+    struct mt_mutex lock; /* held for every call about the account */
     struct mt_range_strings strings;
     pthread_key_t thread_key;             /* its destructor runs at the end of a thread */
     struct mt_pool_functions pools;       /* valid once there is a run */
-    pthread_mutex_t pool_lock;            /* held from asking about a pool to reporting it */
+    struct mt_mutex pool_lock;            /* held from asking about a pool to reporting it */
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is reported: the process exits, is a child, or has no trace */
     _Atomic bool lets_go;                 /* there is no trace, so CUPTI is released at the end of the next call */
@@ -46,17 +46,17 @@ static struct {
     struct mt_process_run *ended;         /* never freed, since another thread may still report a launch to it */
 
     struct mt_cupti_buffers buffers;
-    pthread_mutex_t reading_lock; /* held while a buffer is read; `lock` is taken for each record of it */
+    struct mt_mutex reading_lock; /* held while a buffer is read; `lock` is taken for each record of it */
     _Atomic uint64_t lost_records;
 
-    pthread_mutex_t launch_lock; /* guards the rest */
+    struct mt_mutex launch_lock; /* guards the rest */
     bool has_ranges;             /* the program uses NVTX */
     bool watches_kernels, listens_to_launches;
-} watch = {.lock = PTHREAD_MUTEX_INITIALIZER,
-           .pool_lock = PTHREAD_MUTEX_INITIALIZER,
+} watch = {.lock = MT_MUTEX(MT_RANK_WATCH),
+           .pool_lock = MT_MUTEX(MT_RANK_POOL_QUESTION),
            .buffers = MT_CUPTI_BUFFERS(MEMORY_BUFFER_BYTES),
-           .reading_lock = PTHREAD_MUTEX_INITIALIZER,
-           .launch_lock = PTHREAD_MUTEX_INITIALIZER};
+           .reading_lock = MT_MUTEX(MT_RANK_READING),
+           .launch_lock = MT_MUTEX(MT_RANK_LEAF)};
 
 static _Thread_local struct mt_listening_thread this_thread;
 static _Thread_local bool is_known_thread; /* the key has it */
@@ -90,9 +90,9 @@ static void begin_run(CUcontext context)
         return;
     }
     mt_driver_describe(mt_device_of_context(context), name, &card.capacity_bytes);
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     open_run(&card);
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 /* ---- threads ---- */
@@ -103,12 +103,12 @@ static void forget_thread(void *thread)
     is_known_thread = false;
     if (watch.is_over)
         return;
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
         mt_account_forget_thread(mt_process_run_account(run), &((struct mt_listening_thread *)thread)->account,
                                  mt_process_run_now_ns(run));
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static struct mt_listening_thread *know_thread(void)
@@ -129,11 +129,11 @@ static void report_call(struct mt_listening_thread *thread, const struct mt_list
     mt_call_ask(&watch.pools, thread, call, data, &place);
     if (watch.has_beside)
         mt_torch_beside_report(&watch.beside, thread, call, data, &place);
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
         mt_call_report(mt_process_run_account(run), thread, call, data, &place, mt_process_run_now_ns(run));
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static void on_memory_call(const struct mt_listened_call *call, const CUpti_CallbackData *data)
@@ -144,10 +144,10 @@ static void on_memory_call(const struct mt_listened_call *call, const CUpti_Call
     if (watch.run == NULL && !watch.has_beside)
         return;
     if (is_of_pool)
-        pthread_mutex_lock(&watch.pool_lock);
+        mt_mutex_take(&watch.pool_lock);
     report_call(thread, call, data);
     if (is_of_pool)
-        pthread_mutex_unlock(&watch.pool_lock);
+        mt_mutex_give(&watch.pool_lock);
 }
 
 /* Called in every launch. Takes the lock only if the thread's range has changed. */
@@ -158,10 +158,10 @@ static void on_launch(const CUpti_CallbackData *data)
         return;
     struct mt_listening_thread *thread = know_thread();
     if (mt_account_launch_changed(&thread->account)) {
-        pthread_mutex_lock(&watch.lock);
+        mt_mutex_take(&watch.lock);
         if (watch.run != NULL)
             mt_account_launch_label(mt_process_run_account(run), &thread->account);
-        pthread_mutex_unlock(&watch.lock);
+        mt_mutex_give(&watch.lock);
     }
     mt_account_launch(mt_process_run_account(run), data->correlationId, thread->account.launch_label);
 }
@@ -180,11 +180,11 @@ static void end_context(CUcontext context)
     uint32_t number = 0;
     if (cuptiGetContextId(context, &number) != CUPTI_SUCCESS)
         return;
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
         mt_account_end_context(mt_process_run_account(run), mt_process_run_now_ns(run), number);
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static void on_context(CUpti_CallbackId id, const CUpti_ResourceData *data)
@@ -201,14 +201,14 @@ static void on_range(CUpti_CallbackId id, const CUpti_NvtxData *data)
     struct mt_listening_thread *thread = know_thread();
     if (id != CUPTI_CBID_NVTX_nvtxDomainRegisterStringA)
         begin_run(NULL);
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     if (!mt_range_string_keep(&watch.strings, id, data)) {
         struct mt_process_run *run = watch.run;
         if (run != NULL)
             mt_range_report(mt_process_run_account(run), &thread->account, &watch.strings, id, data,
                             mt_process_run_now_ns(run));
     }
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static bool is_of_call(CUpti_CallbackDomain domain)
@@ -263,18 +263,18 @@ static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes
 static void report_memory(struct mt_process_run *run, const CUpti_ActivityMemory4 *record)
 {
     struct mt_memory_record memory;
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     if (watch.run != NULL && mt_memory_recorded(record, mt_process_run_now_ns(run), &memory))
         mt_account_record(mt_process_run_account(run), &memory);
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static void report_kernel(void *run, const struct mt_kernel *kernel)
 {
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.lock);
     if (watch.run != NULL)
         mt_account_kernel(mt_process_run_account(run), kernel);
-    pthread_mutex_unlock(&watch.lock);
+    mt_mutex_give(&watch.lock);
 }
 
 static void read_record(struct mt_process_run *run, const CUpti_Activity *record)
@@ -310,11 +310,11 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 {
     size_t dropped = 0;
     (void)bytes;
-    pthread_mutex_lock(&watch.reading_lock);
+    mt_mutex_take(&watch.reading_lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL && valid_bytes > 0 && !mt_host_is_exhausted())
         read_buffer(run, buffer, valid_bytes);
-    pthread_mutex_unlock(&watch.reading_lock);
+    mt_mutex_give(&watch.reading_lock);
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
         watch.lost_records += dropped;
     mt_cupti_buffers_give(&watch.buffers, buffer);
@@ -325,14 +325,14 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
 /* Takes both locks, so that a buffer that is being read is read to its end. Returns the run, or NULL. */
 static struct mt_process_run *end_run(void)
 {
-    pthread_mutex_lock(&watch.reading_lock);
-    pthread_mutex_lock(&watch.lock);
+    mt_mutex_take(&watch.reading_lock);
+    mt_mutex_take(&watch.lock);
     watch.is_over = true;
     struct mt_process_run *run = atomic_exchange(&watch.run, NULL);
     assert(watch.ended == NULL);
     watch.ended = run;
-    pthread_mutex_unlock(&watch.lock);
-    pthread_mutex_unlock(&watch.reading_lock);
+    mt_mutex_give(&watch.lock);
+    mt_mutex_give(&watch.reading_lock);
     return run;
 }
 
@@ -399,11 +399,11 @@ static void set_launch_condition(bool *condition)
 {
     if (watch.is_over)
         return;
-    pthread_mutex_lock(&watch.launch_lock);
+    mt_mutex_take(&watch.launch_lock);
     *condition = true;
     bool is_time = watch.has_ranges && watch.watches_kernels && !watch.listens_to_launches;
     watch.listens_to_launches |= is_time;
-    pthread_mutex_unlock(&watch.launch_lock);
+    mt_mutex_give(&watch.launch_lock);
     if (is_time && listen_to_launches() != MT_OK)
         mt_process_note(&watch.request, "kernels are recorded without their ranges");
 }

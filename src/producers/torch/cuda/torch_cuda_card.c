@@ -3,6 +3,7 @@
 #include "producers/torch/torch_card.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "device/backend.h"
 #include "device/cuda/cuda_range.h"
@@ -10,7 +11,6 @@
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct cuda_card {
     struct mt_torch_card *card; /* borrowed */
     int ordinal;
     struct mt_cuda_range range;
-    pthread_mutex_t lock; /* held from recording the event to waiting for it */
+    struct mt_mutex lock; /* held from recording the event to waiting for it */
     cudaEvent_t reached;
     uint64_t opened_ns; /* mt_clock_ns when the device's clock was 0 */
 };
@@ -134,10 +134,10 @@ static cudaStream_t stream_of(struct cuda_card *card, mt_stream number)
 /* Queues a wait in `later` for the work of `earlier`. One event is enough, since a wait is for its last record. */
 static mt_status wait_for(struct cuda_card *card, cudaStream_t later, cudaStream_t earlier)
 {
-    pthread_mutex_lock(&card->lock);
+    mt_mutex_take(&card->lock);
     mt_status status = check(cudaEventRecord(card->reached, earlier), "cudaEventRecord");
     MT_THEN(status, check(cudaStreamWaitEvent(later, card->reached, 0), "cudaStreamWaitEvent"));
-    pthread_mutex_unlock(&card->lock);
+    mt_mutex_give(&card->lock);
     return status;
 }
 
@@ -173,7 +173,7 @@ static void card_close(struct mt_device *device)
     struct cuda_card *card = card_of(device);
     if (card->reached != NULL)
         (void)cudaEventDestroy(card->reached);
-    pthread_mutex_destroy(&card->lock);
+    mt_mutex_destroy(&card->lock);
     free(card);
 }
 
@@ -233,7 +233,7 @@ mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *owner, struct 
     card->card = owner;
     card->ordinal = ordinal;
     card->opened_ns = mt_clock_ns();
-    pthread_mutex_init(&card->lock, NULL);
+    mt_mutex_create(&card->lock, MT_RANK_DEVICE);
     mt_status status = choose_table(card);
     MT_THEN(status, describe(card));
     MT_THEN(status, start(card));
