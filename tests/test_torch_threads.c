@@ -2,6 +2,7 @@
  * while the trace is written and its metrics are read over HTTP. No event is lost, and ThreadSanitizer finds no race. */
 #include "fake_card.h"
 #include "folder.h"
+#include "operators/cudnn/cudnn_source.h"
 #include "producers/torch/torch_library.h"
 #include "producers/torch/torch_operator.h"
 #include "producers/torch/torch_watch.h"
@@ -337,6 +338,29 @@ static void threads_of_a_dry_run_lose_no_request(void **state)
     assert_int_equal(memtrace_torch_close(0), 0);
 }
 
+/* A helper of cuDNN that can't start: one thread asks, and others read why there is no answer. */
+static void *ask_about_convolutions(void *source)
+{
+    const struct mt_card card = mt_card_reference();
+    const struct mt_convolution_question question = {0};
+    struct mt_convolution_answer answer;
+    (void)mt_cudnn_source_ask(source, &card, &question, &answer);
+    return NULL;
+}
+
+static void threads_read_why_cudnn_gives_no_answer(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    struct mt_cudnn_source *source = mt_cudnn_source_open("/nowhere/helper", "/nowhere/libcudnn.so.9", NULL);
+    assert_int_equal(pthread_create(&thread, NULL, ask_about_convolutions, source), 0);
+    while (mt_cudnn_source_error(source)[0] == '\0')
+        assert_int_equal(mt_cudnn_source_version(source), 0);
+    assert_non_null(strstr(mt_cudnn_source_error(source), "/nowhere/helper"));
+    pthread_join(thread, NULL);
+    mt_cudnn_source_close(source);
+}
+
 static void the_trace_ends_while_threads_allocate(void **state)
 {
     (void)state;
@@ -363,6 +387,7 @@ int main(void)
         THREADED(threads_of_a_program_with_our_allocator_lose_no_event),
         THREADED(the_trace_ends_while_threads_allocate),
         THREADED(threads_of_a_dry_run_lose_no_request),
+        cmocka_unit_test(threads_read_why_cudnn_gives_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

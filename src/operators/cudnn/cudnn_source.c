@@ -6,21 +6,24 @@
 #include "operators/cudnn/cudnn_answers.h"
 #include "operators/cudnn/cudnn_asker.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { TIME_LIMIT_SECONDS = 60 }; /* the first question reads 300 MB from disk */
 
-/* Invariant: asker and answers are both there or both NULL; error is "" or both are NULL. */
+/* Invariants: asker and answers are both there or both NULL; both are NULL once has_failed is true. The mutex guards all but the
+ * atomic fields. */
 struct mt_cudnn_source {
     struct mt_mutex mutex;
     char *program, *library, *folder;
     struct mt_cudnn_asker *asker;
     struct mt_cudnn_answers *answers;
     pid_t process; /* that started the helper; one that is forked from it starts its own */
-    int64_t version;
-    char error[MT_ERROR_TEXT_BYTES];
+    _Atomic int64_t version;
+    atomic_bool has_failed;          /* `error` is written, and stays as it is */
+    char error[MT_ERROR_TEXT_BYTES]; /* valid once has_failed is true */
 };
 
 struct mt_cudnn_source *mt_cudnn_source_open(const char *program, const char *library, const char *folder)
@@ -98,10 +101,11 @@ bool mt_cudnn_source_ask(struct mt_cudnn_source *source, const struct mt_card *c
 {
     struct mt_cudnn_plans plans;
     mt_mutex_take(&source->mutex);
-    bool is_found = source->error[0] == '\0';
+    bool is_found = !source->has_failed;
     if (is_found && find_plans(source, card, question, &plans) != MT_OK) {
         snprintf(source->error, sizeof source->error, "%s", mt_last_error());
         stop(source);
+        source->has_failed = true;
         is_found = false;
     }
     mt_mutex_give(&source->mutex);
@@ -110,7 +114,7 @@ bool mt_cudnn_source_ask(struct mt_cudnn_source *source, const struct mt_card *c
 
 const char *mt_cudnn_source_error(const struct mt_cudnn_source *source)
 {
-    return source->error;
+    return source->has_failed ? source->error : "";
 }
 
 int64_t mt_cudnn_source_version(const struct mt_cudnn_source *source)

@@ -16,7 +16,7 @@ void mt_cudnn_source_close(struct mt_cudnn_source *source);
 bool mt_cudnn_source_ask(struct mt_cudnn_source *source, const struct mt_card *card,
                          const struct mt_convolution_question *question, struct mt_convolution_answer *out);
 
-/* Returns why there are no answers, "" while there are. Valid while the source is open, in one thread. */
+/* Returns why there are no answers, "" while there are. Valid while the source is open. */
 const char *mt_cudnn_source_error(const struct mt_cudnn_source *source);
 
 /* Returns the version of cuDNN; 0 before the first answer. */

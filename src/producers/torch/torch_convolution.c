@@ -23,7 +23,7 @@ static struct {
     uint64_t counts[REASON_COUNT];
     char words[REASON_COUNT][MOST_WORDS];
     struct mt_number_map kept; /* by place_of: the plan that a thread's call took */
-    bool keeps_cache;          /* after plans were tried */
+    atomic_bool keeps_cache;   /* after plans were tried */
 } convolutions = {.lock = MT_LOCK(MT_RANK_LEAF)};
 
 static void describe(enum reason reason, const struct mt_card *card)
