@@ -1,5 +1,6 @@
 /* The timeline page, read back: every column against the trace, sums against the peaks, and large units. */
 #include "page_fixture.h"
+#include "read_rows.h"
 #include "trace/query/blocks.h"
 
 enum { EVENTS = 150000, FEW_EVENTS = 3000 }; /* more events than two chunks hold, and blocks than one */
@@ -71,10 +72,9 @@ static mt_status read_uses(struct material *all)
 static struct material read_material(const struct mt_run *run)
 {
     struct material all = {.run = run, .first = run->first_event, .last = run->first_event + run->event_count - 1};
-    mt_status status = mt_trace_times(trace, run, all.first, all.last, &all.times);
+    mt_status status = read_times(trace, run, &all.times);
     status = mt_status_keep(status, mt_trace_labels(trace, run, &all.labels, &all.label_count));
-    status = mt_status_keep(status,
-                            mt_trace_blocks_by_label(trace, run, all.first, all.last, &all.blocks, &all.block_count));
+    status = mt_status_keep(status, read_blocks_by_label(trace, run, &all.blocks, &all.block_count));
     status = mt_status_keep(status, mt_trace_segments(trace, run, &all.segments, &all.segment_count));
     status = mt_status_keep(status, mt_trace_parts(trace, run, &all.parts, &all.part_count));
     status = mt_status_keep(status, mt_trace_marks(trace, run, all.first, all.last, &all.marks, &all.mark_count));
@@ -429,7 +429,7 @@ static void kernels_are_told_by_start(void **state)
     struct page page = page_of_run(NULL);
     struct mt_launch_row *rows;
     size_t count;
-    assert_int_equal(mt_trace_launches(trace, open_run(NULL), &rows, &count), MT_OK);
+    assert_int_equal(read_launches(trace, open_run(NULL), &rows, &count), MT_OK);
     assert_int_equal(count, 100);
     EXPECT_COLUMN(&page, 0, "kernels", "start", count, rows[i].start_ns);
     EXPECT_COLUMN(&page, 0, "kernels", "duration", count, rows[i].duration_ns);

@@ -1,4 +1,5 @@
 /* A live block that gets another label stays one block, and every answer about a moment knows the label that it had then. */
+#include "read_rows.h"
 #include "trace_edit.h"
 #include "trace_path.h"
 
@@ -136,7 +137,7 @@ static void a_block_is_one_row_or_one_for_each_label(void **state)
     assert_int_equal(count, 2);
     expect_row(&blocks[0], 2, 7, 3);
     free(blocks);
-    assert_int_equal(mt_trace_blocks_by_label(trace, run, 1, 7, &blocks, &count), MT_OK);
+    assert_int_equal(read_blocks_by_label(trace, run, &blocks, &count), MT_OK);
     assert_int_equal(count, 4);
     expect_row(&blocks[0], 2, 3, 1);
     expect_row(&blocks[1], 3, 6, 2);

@@ -140,7 +140,7 @@ static enum packing choose_packing(const struct mt_page_table *table)
 }
 
 /* Threads take parts one by one, so that they finish a wave within a few milliseconds of each other. */
-enum { WAVE_PARTS = 64, MOST_THREADS = 8 };
+enum { WAVE_PARTS = 16, MOST_THREADS = 8 };
 
 /* A part of a table: one chunk. */
 struct part {

@@ -5,6 +5,28 @@
 #include <assert.h>
 #include <inttypes.h>
 
+void mt_page_table_add(struct mt_page_table *table, const uint64_t *values)
+{
+    for (size_t i = 0; i < table->column_count; i++)
+        mt_packed_list_add(&table->values[i], values[i]);
+    table->row_count++;
+}
+
+void mt_page_table_fill(struct mt_page_table *table, size_t count)
+{
+    static const uint64_t zeros[MT_PAGE_MOST_COLUMNS];
+    assert(table->row_count <= count);
+    while (table->row_count < count)
+        mt_page_table_add(table, zeros);
+}
+
+void mt_page_table_clear(struct mt_page_table *table)
+{
+    for (size_t i = 0; i < table->column_count; i++)
+        mt_packed_list_release(&table->values[i]);
+    table->row_count = 0;
+}
+
 size_t mt_page_table_chunks(const struct mt_page_table *table)
 {
     return (table->row_count + MT_PAGE_PART_ROWS - 1) / MT_PAGE_PART_ROWS;
@@ -12,11 +34,10 @@ size_t mt_page_table_chunks(const struct mt_page_table *table)
 
 /* Returns the number to store for a row, before division by the unit. *previous is the value of the row before, and
  * becomes that of this row. */
-static uint64_t stored_number(const struct mt_page_table *table, const struct mt_page_column *column, size_t row,
-                              uint64_t *previous)
+static uint64_t stored_number(const struct mt_page_table *table, size_t index, size_t row, uint64_t *previous)
 {
-    uint64_t value = column->value(table->rows, row);
-    uint64_t number = column->coding == MT_PAGE_DELTA ? value - *previous : value;
+    uint64_t value = mt_page_table_value(table, index, row);
+    uint64_t number = table->columns[index].coding == MT_PAGE_DELTA ? value - *previous : value;
     *previous = value;
     return number;
 }
@@ -24,7 +45,7 @@ static uint64_t stored_number(const struct mt_page_table *table, const struct mt
 uint64_t mt_page_table_first(const struct mt_page_table *table, size_t index, size_t part)
 {
     assert(index < table->column_count && part * MT_PAGE_PART_ROWS < table->row_count);
-    return table->columns[index].value(table->rows, part * MT_PAGE_PART_ROWS);
+    return mt_page_table_value(table, index, part * MT_PAGE_PART_ROWS);
 }
 
 static int bytes_of(uint64_t number)
@@ -60,11 +81,10 @@ static mt_status check_value(const struct mt_page_table *table, size_t index, si
 
 static mt_status measure_column(struct mt_page_table *table, size_t index)
 {
-    const struct mt_page_column *column = &table->columns[index];
     uint64_t bits = 0, highest = 0, value = table->row_count > 0 ? mt_page_table_first(table, index, 0) : 0;
     size_t highest_row = 0;
     for (size_t row = 0; row < table->row_count; row++) {
-        uint64_t previous = value, number = stored_number(table, column, row, &value);
+        uint64_t previous = value, number = stored_number(table, index, row, &value);
         MT_TRY(check_value(table, index, row, value, previous));
         bits |= number;
         highest_row = number > highest ? row : highest_row;
@@ -101,13 +121,12 @@ static size_t row_bytes(const struct mt_page_table *table)
 static void encode_column(const struct mt_page_table *table, size_t index, size_t first, size_t count,
                           unsigned char *planes)
 {
-    const struct mt_page_column *column = &table->columns[index];
     struct mt_page_shape shape = table->shape[index];
     assert(shape.unit > 0 && shape.width >= 0 && shape.width <= MT_PAGE_MOST_WIDTH);
     int shift = __builtin_ctzll(shape.unit);
-    uint64_t previous = count > 0 ? column->value(table->rows, first) : 0;
+    uint64_t previous = count > 0 ? mt_page_table_value(table, index, first) : 0;
     for (size_t i = 0; i < count && shape.width > 0; i++) {
-        uint64_t number = stored_number(table, column, first + i, &previous) >> shift;
+        uint64_t number = stored_number(table, index, first + i, &previous) >> shift;
         for (int byte = 0; byte < shape.width; byte++, number >>= 8)
             planes[(size_t)byte * count + i] = (unsigned char)number;
         assert(number == 0);

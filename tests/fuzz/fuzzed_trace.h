@@ -2,6 +2,7 @@
  * trace can be asked, checked, and saved. The copies lie in memory where there is such a folder. */
 #pragma once
 
+#include "../read_rows.h"
 #include "../recorder_fixture.h"
 
 #include "trace/query/blocks.h"
@@ -244,7 +245,7 @@ static inline void fuzzed_ask_blocks(struct mt_trace *trace, const struct mt_run
     struct mt_label_sum *sums = NULL;
     size_t count = 0;
     const int64_t last = run->first_event + run->event_count - 1;
-    if (mt_trace_blocks_by_label(trace, run, run->first_event, last, &blocks, &count) == MT_OK) {
+    if (read_blocks_by_label(trace, run, &blocks, &count) == MT_OK) {
         struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
         mt_trace_uses(trace, run, blocks, count, uses);
         free(uses);

@@ -48,13 +48,31 @@ static inline bool mt_block_is_live(const struct mt_block_row *block, int64_t ev
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                           struct mt_block_row **out_rows, size_t *out_count);
 
-/* Reads the same blocks, but one whose label changes in the range is a row for each of its labels: the row of an earlier one
- * ends with the relabel, with which the next begins. */
-mt_status mt_trace_blocks_by_label(struct mt_trace *trace, const struct mt_run *run, int64_t first_event,
-                                   int64_t last_event, struct mt_block_row **out_rows, size_t *out_count);
+/* What happens to the block of a visited row, which is numbered from 0. */
+struct mt_block_change {
+    size_t row;
+    int64_t event;
+    uint64_t time_ns;
+    uint32_t label; /* of a relabel */
+};
 
-/* *out is true if the label of a block of the run changes. */
-mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run, bool *out);
+typedef enum mt_block_rows {
+    MT_ROW_A_BLOCK, /* a relabel changes a row */
+    MT_ROW_A_LABEL  /* a relabel ends a row, and begins the next one of the same block, with the other label */
+} mt_block_rows;
+
+struct mt_block_visitor {
+    mt_block_rows rows;
+    void *context;
+    void (*begin)(void *context, const struct mt_block_row *row); /* free_event is 0; valid during the call */
+    void (*end)(void *context, const struct mt_block_change *change);
+    void (*relabel)(void *context, const struct mt_block_change *change);
+};
+
+/* Visits the blocks of a run, event by event: in host memory are only those that are live. Fails as mt_trace_blocks, by
+ * then with some rows visited. */
+mt_status mt_trace_blocks_visit(struct mt_trace *trace, const struct mt_run *run,
+                                const struct mt_block_visitor *visitor);
 
 /* Reads the blocks that are live after `event`, by alloc_event; free_event and free_ns are 0. Reads from the nearest
  * checkpoint on: milliseconds, however long the run. */
@@ -77,10 +95,23 @@ struct mt_use_row {
 mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                         size_t count, struct mt_use_row *out);
 
+/* Visits the uses of all blocks of a run, by the alloc_event of the block. They are as in the file: check them. */
+typedef mt_status (*mt_use_visit)(void *context, int64_t alloc_event, const struct mt_use_row *use);
+mt_status mt_trace_uses_visit(struct mt_trace *trace, const struct mt_run *run, mt_use_visit visit, void *context);
+
+/* Fails with MT_BAD_TRACE unless the moments are in order, and between the block's alloc and its free; free_event 0: the
+ * end of the run. */
+mt_status mt_use_check(const struct mt_use_row *use, const struct mt_run *run, int64_t alloc_event, int64_t free_event);
+
 /* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of blocks[i]
  * (walk.h), below `stack_count`; 0: not recorded. `out` is all zero, as above. */
 mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                            size_t count, size_t stack_count, uint32_t *out);
+
+/* Visits the call stacks, from 1, of all allocs of a run that have one, in order. */
+typedef void (*mt_caller_visit)(void *context, int64_t alloc_event, int64_t stack);
+mt_status mt_trace_callers_visit(struct mt_trace *trace, const struct mt_run *run, mt_caller_visit visit,
+                                 void *context);
 
 /* A segment: memory that the allocator took from the device. Invariant: rows[i].number = i. */
 struct mt_segment_row {
@@ -146,10 +177,15 @@ mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, 
 mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
                                int64_t *out_last);
 
-/* Reads the time of each event with first_event <= id <= last_event: out[i] of event first_event + i, in nanoseconds of the
- * device's clock. An id without an event gets the time of the one before. The caller frees *out_times. */
-mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
-                         uint64_t **out_times);
+/* Visits all events of a run in order: the time of each, in nanoseconds of the device's clock, and what it is if it is a mark.
+ * An id without an event has the time of the one before. The mark is valid during the call. */
+struct mt_moment_visitor {
+    void *context;
+    void (*time)(void *context, uint64_t time_ns);
+    void (*mark)(void *context, const struct mt_mark_row *mark);
+};
+mt_status mt_trace_moments_visit(struct mt_trace *trace, const struct mt_run *run,
+                                 const struct mt_moment_visitor *visitor);
 
 /* A kernel that ran. */
 struct mt_launch_row {
@@ -158,7 +194,3 @@ struct mt_launch_row {
     uint32_t label;                 /* of the op that launched it; 0: not known */
     uint32_t stream;                /* the driver's number */
 };
-
-/* Reads all kernels of a run, by start. */
-mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
-                            size_t *out_count);

@@ -118,15 +118,15 @@ mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_
     return mt_query_hand_over(status, live.data, live.count, out_ids, out_count);
 }
 
-/* Blocks under way. Invariants: alloc_event ascends along rows[0..count); total_bytes is the sum of their block_bytes;
- * by_alloc maps those that are live to their rows. */
-struct block_list {
-    struct mt_block_row *rows;
+/* Blocks under way, which `visitor` gets. Invariants: the alloc_event of visited rows ascends, up to last_event; total_bytes is
+ * the sum of their block_bytes; by_alloc maps the blocks that are live to the numbers of their rows, which are below count. */
+struct block_walk {
+    const struct mt_block_visitor *visitor;
     size_t count;
+    int64_t last_event;
     uint64_t total_bytes;
     struct mt_number_map by_alloc;
     struct mt_number_limits limits;
-    bool is_by_label; /* a block with several labels is several rows, and by_alloc maps it to the last */
     struct mt_row_visitor begins, ends, relabels; /* functions of SQL that get the rows of allocs, frees and relabels */
 };
 
@@ -178,65 +178,66 @@ static mt_status read_block(const struct mt_row *row, const struct mt_number_lim
 
 static mt_status begin_block(void *context, const struct mt_row *row)
 {
-    struct block_list *list = context;
+    struct block_walk *walk = context;
     struct mt_block_row block;
-    MT_TRY(read_block(row, &list->limits, &block));
-    if (list->count > 0 && block.alloc_event <= list->rows[list->count - 1].alloc_event)
+    MT_TRY(read_block(row, &walk->limits, &block));
+    if (walk->count > 0 && block.alloc_event <= walk->last_event)
         return fail_on_event(block.alloc_event, "does not come in its order");
-    if (block.block_bytes > INT64_MAX - list->total_bytes)
+    if (block.block_bytes > INT64_MAX - walk->total_bytes)
         return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
-    list->total_bytes += block.block_bytes;
-    mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
-    *MT_HOST_ADD(list->rows, list->count) = block;
-    assert(list->by_alloc.count <= list->count && list->total_bytes <= INT64_MAX);
+    walk->total_bytes += block.block_bytes;
+    walk->last_event = block.alloc_event;
+    mt_number_map_put(&walk->by_alloc, (uint64_t)block.alloc_event, walk->count++);
+    assert(walk->by_alloc.count <= walk->count && walk->total_bytes <= INT64_MAX);
+    walk->visitor->begin(walk->visitor->context, &block);
     return MT_OK;
 }
 
 static mt_status end_block(void *context, const struct mt_row *row)
 {
-    struct block_list *list = context;
+    struct block_walk *walk = context;
+    struct mt_block_change change = {.event = mt_row_integer(row, END_ID)};
     uint64_t index;
-    if (!mt_number_map_take(&list->by_alloc, (uint64_t)mt_row_integer(row, END_ALLOCATION), &index))
+    if (!mt_number_map_take(&walk->by_alloc, (uint64_t)mt_row_integer(row, END_ALLOCATION), &index))
         return MT_OK;
-    assert(index < list->count && list->rows[index].free_event == 0);
-    list->rows[index].free_event = mt_row_integer(row, END_ID);
-    return mt_query_row_natural(row, END_NS, &list->rows[index].free_ns);
+    assert(index < walk->count);
+    change.row = (size_t)index;
+    MT_TRY(mt_query_row_natural(row, END_NS, &change.time_ns));
+    walk->visitor->end(walk->visitor->context, &change);
+    return MT_OK;
 }
 
-/* Ends a row with the relabel, and begins one of the same block with the other label. */
-static mt_status begin_next_row(struct block_list *list, const struct mt_row *row, uint64_t index, uint32_t label)
+/* Has the block be one more row from now on. */
+static mt_status begin_next_row(struct block_walk *walk, uint64_t allocation, int64_t event)
 {
-    struct mt_block_row *before = &list->rows[index], after = *before;
-    int64_t event = mt_row_integer(row, RELABEL_ID);
-    if (event <= list->rows[list->count - 1].alloc_event)
+    if (event <= walk->last_event)
         return fail_on_event(event, "does not come in its order");
-    MT_TRY(mt_query_row_natural(row, RELABEL_NS, &after.alloc_ns));
-    after.alloc_event = before->free_event = event;
-    before->free_ns = after.alloc_ns;
-    after.label = label;
-    mt_number_map_put(&list->by_alloc, (uint64_t)mt_row_integer(row, RELABEL_ALLOCATION), list->count);
-    *MT_HOST_ADD(list->rows, list->count) = after;
+    walk->last_event = event;
+    mt_number_map_put(&walk->by_alloc, allocation, walk->count++);
     return MT_OK;
 }
 
 static mt_status relabel_block(void *context, const struct mt_row *row)
 {
-    struct block_list *list = context;
-    uint64_t index;
+    struct block_walk *walk = context;
+    uint64_t index, allocation = (uint64_t)mt_row_integer(row, RELABEL_ALLOCATION);
     int64_t label = mt_row_integer(row, RELABEL_LABEL);
-    if (!mt_number_map_get(&list->by_alloc, (uint64_t)mt_row_integer(row, RELABEL_ALLOCATION), &index))
+    struct mt_block_change change = {.event = mt_row_integer(row, RELABEL_ID), .label = (uint32_t)label};
+    if (!mt_number_map_get(&walk->by_alloc, allocation, &index))
         return MT_OK;
-    if (label < 0 || label >= list->limits.labels)
-        return fail_on_event(mt_row_integer(row, RELABEL_ID), "has a label that there is not");
-    if (list->is_by_label)
-        return begin_next_row(list, row, index, (uint32_t)label);
-    list->rows[index].label = (uint32_t)label;
+    if (label < 0 || label >= walk->limits.labels)
+        return fail_on_event(change.event, "has a label that there is not");
+    change.row = (size_t)index;
+    MT_TRY(mt_query_row_natural(row, RELABEL_NS, &change.time_ns));
+    if (walk->visitor->rows == MT_ROW_A_LABEL)
+        MT_TRY(begin_next_row(walk, allocation, change.event));
+    walk->visitor->relabel(walk->visitor->context, &change);
     return MT_OK;
 }
 
 /* Adds the blocks of these alloc events, which ascend if the trace is sound, with their labels after `event`. */
 static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, int64_t event, const int64_t *ids,
-                            size_t count, struct block_list *list)
+                            size_t count, struct block_walk *walk)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
@@ -246,11 +247,11 @@ static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, in
             "?4") "WHERE ?1 = ?1 AND alloc.id = ?2 AND alloc.kind = ?3",
         &statement);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
-        size_t count_before = list->count;
+        size_t count_before = walk->count;
         MT_QUERY_BIND(statement, ids[i], MT_EVENT_ALLOC, event);
         status = mt_statement_run(statement);
-        MT_THEN(status, list->begins.status);
-        if (status == MT_OK && (list->count == count_before || ids[i] < run->first_event))
+        MT_THEN(status, walk->begins.status);
+        if (status == MT_OK && (walk->count == count_before || ids[i] < run->first_event))
             status = fail_on_event(ids[i], "is in a checkpoint, and no allocation of its run");
     }
     mt_statement_finalize(statement);
@@ -258,19 +259,19 @@ static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, in
 }
 
 /* Adds the blocks that were live after `event`. */
-static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct block_list *list)
+static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct block_walk *walk)
 {
     int64_t *ids;
     size_t count;
     mt_status status = mt_query_live(trace, run, event, &ids, &count);
-    MT_THEN(status, add_listed(trace, run, event, ids, count, list));
+    MT_THEN(status, add_listed(trace, run, event, ids, count, walk));
     free(ids);
     return status;
 }
 
 /* Adds the blocks that begin in the window, and ends those that end there. The table's own order is that of its ids. */
 static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
-                            struct block_list *list)
+                            struct block_walk *walk)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(trace, run,
@@ -282,8 +283,8 @@ static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, st
     MT_QUERY_BIND(statement, window.first, window.last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);
     MT_THEN(status, mt_statement_run(statement));
     mt_statement_finalize(statement);
-    status = mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
-    return mt_status_keep(status, list->relabels.status);
+    status = mt_status_keep(status, mt_status_keep(walk->begins.status, walk->ends.status));
+    return mt_status_keep(status, walk->relabels.status);
 }
 
 /* Returns the part of a window that lies in the run. */
@@ -295,80 +296,95 @@ static struct window cut_to_run(struct window window, const struct mt_run *run)
     return window;
 }
 
-static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
+static mt_status add_visitors(struct mt_trace *trace, struct block_walk *walk)
 {
-    list->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = list};
-    list->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = list};
-    list->relabels = (struct mt_row_visitor){.name = "relabels", .visit = relabel_block, .context = list};
-    MT_TRY(mt_row_visitor_add(trace->database, &list->begins));
-    MT_TRY(mt_row_visitor_add(trace->database, &list->ends));
-    return mt_row_visitor_add(trace->database, &list->relabels);
+    walk->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = walk};
+    walk->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = walk};
+    walk->relabels = (struct mt_row_visitor){.name = "relabels", .visit = relabel_block, .context = walk};
+    MT_TRY(mt_row_visitor_add(trace->database, &walk->begins));
+    MT_TRY(mt_row_visitor_add(trace->database, &walk->ends));
+    return mt_row_visitor_add(trace->database, &walk->relabels);
 }
 
 /* Reads the blocks that were live after window.first - 1, and the window's events. */
 static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
-                             struct block_list *list)
+                             struct block_walk *walk)
 {
     MT_TRY(mt_database_begin_reading(trace->database));
-    mt_status status = add_visitors(trace, list);
-    MT_THEN(status, mt_query_number_limits(trace, run, &list->limits));
-    MT_THEN(status, add_live(trace, run, window.first - 1, list));
+    mt_status status = add_visitors(trace, walk);
+    MT_THEN(status, mt_query_number_limits(trace, run, &walk->limits));
+    MT_THEN(status, add_live(trace, run, window.first - 1, walk));
     if (status == MT_OK && window.first <= window.last)
-        status = add_window(trace, run, window, list);
-    mt_row_visitor_remove(trace->database, &list->begins);
-    mt_row_visitor_remove(trace->database, &list->ends);
-    mt_row_visitor_remove(trace->database, &list->relabels);
+        status = add_window(trace, run, window, walk);
+    mt_row_visitor_remove(trace->database, &walk->begins);
+    mt_row_visitor_remove(trace->database, &walk->ends);
+    mt_row_visitor_remove(trace->database, &walk->relabels);
     mt_database_end_reading(trace->database);
     return status;
 }
 
-static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, struct window window,
-                             struct block_list list, struct mt_block_row **out_rows, size_t *out_count)
+static mt_status visit_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
+                              const struct mt_block_visitor *visitor)
 {
-    mt_number_map_create(&list.by_alloc);
-    mt_status status = read_window(trace, run, window, &list);
-    mt_number_map_release(&list.by_alloc);
-    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
+    struct block_walk walk = {.visitor = visitor};
+    mt_number_map_create(&walk.by_alloc);
+    mt_status status = read_window(trace, run, window, &walk);
+    mt_number_map_release(&walk.by_alloc);
+    return status;
 }
 
-static mt_status read_cut(struct mt_trace *trace, const struct mt_run *run, struct window window,
-                          struct block_list list, struct mt_block_row **out_rows, size_t *out_count)
+mt_status mt_trace_blocks_visit(struct mt_trace *trace, const struct mt_run *run,
+                                const struct mt_block_visitor *visitor)
 {
-    *out_rows = NULL;
-    *out_count = 0;
-    window = cut_to_run(window, run);
-    return window.first <= window.last ? read_blocks(trace, run, window, list, out_rows, out_count) : MT_OK;
+    struct window all = cut_to_run((struct window){INT64_MIN, INT64_MAX}, run);
+    return all.first <= all.last ? visit_window(trace, run, all, visitor) : MT_OK;
+}
+
+struct block_list {
+    struct mt_block_row *rows;
+    size_t count;
+};
+
+static void list_block(void *context, const struct mt_block_row *block)
+{
+    struct block_list *list = context;
+    *MT_HOST_ADD(list->rows, list->count) = *block;
+}
+
+static void list_end(void *context, const struct mt_block_change *change)
+{
+    struct mt_block_row *row = &((struct block_list *)context)->rows[change->row];
+    row->free_event = change->event;
+    row->free_ns = change->time_ns;
+}
+
+static void list_label(void *context, const struct mt_block_change *change)
+{
+    ((struct block_list *)context)->rows[change->row].label = change->label;
+}
+
+static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, struct window window,
+                             struct mt_block_row **out_rows, size_t *out_count)
+{
+    struct block_list list = {.rows = NULL};
+    const struct mt_block_visitor visitor = {
+        .rows = MT_ROW_A_BLOCK, .context = &list, .begin = list_block, .end = list_end, .relabel = list_label};
+    mt_status status = visit_window(trace, run, window, &visitor);
+    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                           struct mt_block_row **out_rows, size_t *out_count)
 {
-    return read_cut(trace, run, (struct window){first_event, last_event}, (struct block_list){.is_by_label = false},
-                    out_rows, out_count);
-}
-
-mt_status mt_trace_blocks_by_label(struct mt_trace *trace, const struct mt_run *run, int64_t first_event,
-                                   int64_t last_event, struct mt_block_row **out_rows, size_t *out_count)
-{
-    return read_cut(trace, run, (struct window){first_event, last_event}, (struct block_list){.is_by_label = true},
-                    out_rows, out_count);
+    struct window window = cut_to_run((struct window){first_event, last_event}, run);
+    *out_rows = NULL;
+    *out_count = 0;
+    return window.first <= window.last ? read_blocks(trace, run, window, out_rows, out_count) : MT_OK;
 }
 
 mt_status mt_trace_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_block_row **out_rows,
                         size_t *out_count)
 {
     int64_t last = cut_to_run((struct window){event, event}, run).last;
-    return read_blocks(trace, run, (struct window){last + 1, last}, (struct block_list){.is_by_label = false}, out_rows,
-                       out_count);
-}
-
-mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run, bool *out)
-{
-    mt_status status = MT_OK;
-    *out = false;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT 1 FROM event WHERE likely(kind = 10) AND allocation >= ?1 AND allocation < ?2 LIMIT 1",
-                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
-        *out = true;
-    return status;
+    return read_blocks(trace, run, (struct window){last + 1, last}, out_rows, out_count);
 }

@@ -116,67 +116,6 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
     return status;
 }
 
-/* Runs a statement that names the visitor, with ?2, ?3, … bound to the values. */
-static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, const char *sql, const int64_t *values,
-                            int value_count, struct mt_row_visitor *visitor)
-{
-    struct mt_statement *statement;
-    MT_TRY(mt_row_visitor_add(trace->database, visitor));
-    mt_status status = mt_query_prepare(trace, run, sql, &statement);
-    mt_statement_bind_integers(statement, 2, values, value_count);
-    MT_THEN(status, mt_statement_run(statement));
-    mt_statement_finalize(statement);
-    mt_row_visitor_remove(trace->database, visitor);
-    return mt_status_keep(status, visitor->status);
-}
-
-/* Times under way. Invariants: times[0..filled) are set, and the last of them is `last`; filled <= count. */
-struct time_list {
-    uint64_t *times, last;
-    size_t count, filled;
-    int64_t first_event;
-};
-
-enum { TIME_ID, TIME_NS };
-
-/* Gives events without a row the time before them. */
-static void fill_up_to(struct time_list *list, size_t index)
-{
-    assert(index <= list->count);
-    while (list->filled < index)
-        list->times[list->filled++] = list->last;
-}
-
-static mt_status add_time(void *context, const struct mt_row *row)
-{
-    struct time_list *list = context;
-    size_t index = (size_t)(mt_row_integer(row, TIME_ID) - list->first_event);
-    if (index < list->filled)
-        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " does not come in its order",
-                       mt_row_integer(row, TIME_ID));
-    fill_up_to(list, index);
-    mt_status status = mt_query_row_natural(row, TIME_NS, &list->last);
-    assert(list->filled < list->count);
-    list->times[list->filled++] = list->last;
-    return status;
-}
-
-mt_status mt_trace_times(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
-                         uint64_t **out_times)
-{
-    struct time_list list = {.first_event = first_event,
-                             .count = last_event >= first_event ? (size_t)(last_event - first_event + 1) : 0};
-    struct mt_row_visitor visitor = {.name = "add_time", .visit = add_time, .context = &list};
-    const int64_t values[] = {first_event, first_event + (int64_t)list.count - 1};
-    list.times = mt_host_alloc(list.count * sizeof *list.times + 1);
-    mt_status status = visit_rows(trace, run,
-                                  "SELECT add_time(id, time_ns) FROM event NOT INDEXED"
-                                  " WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
-                                  values, 2, &visitor);
-    fill_up_to(&list, list.count);
-    return mt_query_hand_over(status, list.times, list.count, out_times, &list.count);
-}
-
 /* Marks under way. `paths` maps the number of a span to its path, a kept text. */
 struct mark_list {
     struct mt_mark_row *rows;
@@ -244,6 +183,58 @@ static mt_status read_paths(struct mt_trace *trace, const struct mt_run *run, st
     return status;
 }
 
+/* Adds the visitors; without the rest after a failure. */
+static mt_status add_visitors(struct mt_trace *trace, struct mt_row_visitor *visitors, size_t count)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = mt_row_visitor_add(trace->database, &visitors[i]);
+    return status;
+}
+
+/* Runs a statement that names the visitors, with ?2, ?3, … bound to the values. */
+static mt_status run_statement(struct mt_trace *trace, const struct mt_run *run, const char *sql, const int64_t *values,
+                               int value_count)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_query_prepare(trace, run, sql, &statement);
+    mt_statement_bind_integers(statement, 2, values, value_count);
+    MT_THEN(status, mt_statement_run(statement));
+    mt_statement_finalize(statement);
+    return status;
+}
+
+struct visit {
+    const char *sql;
+    const int64_t *values; /* of ?2, ?3, … */
+    int value_count;
+    struct mt_row_visitor *visitors;
+    size_t visitor_count;
+};
+
+static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, const struct visit *visit)
+{
+    mt_status status = add_visitors(trace, visit->visitors, visit->visitor_count);
+    MT_THEN(status, run_statement(trace, run, visit->sql, visit->values, visit->value_count));
+    for (size_t i = 0; i < visit->visitor_count; i++) {
+        mt_row_visitor_remove(trace->database, &visit->visitors[i]);
+        status = mt_status_keep(status, visit->visitors[i].status);
+    }
+    return status;
+}
+
+/* Reads what marks refer to. Release list->paths in any case. */
+static mt_status begin_marks(struct mt_trace *trace, const struct mt_run *run, struct mark_list *list)
+{
+    mt_number_map_create(&list->paths);
+    MT_TRY(mt_query_number_limits(trace, run, &list->limits));
+    return read_paths(trace, run, list);
+}
+
+/* The rows are in the table's own order, which is that of its ids. */
+#define SELECT_MARKS "add_mark(" MARK_COLUMNS ") FILTER (WHERE kind BETWEEN ?4 AND ?5)"
+#define FROM_EVENTS " FROM event NOT INDEXED WHERE id >= ?2 AND id <= ?3"
+
 mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                          struct mt_mark_row **out_rows, size_t *out_count)
 {
@@ -252,14 +243,68 @@ mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64
                               last_event >= end ? end - 1 : last_event, FIRST_MARK, LAST_MARK};
     struct mark_list list = {0};
     struct mt_row_visitor visitor = {.name = "add_mark", .visit = add_mark, .context = &list};
-    mt_number_map_create(&list.paths);
-    mt_status status = mt_query_number_limits(trace, run, &list.limits);
-    MT_THEN(status, read_paths(trace, run, &list));
-    if (status == MT_OK) /* in the table's own order, which is that of its ids */
-        status = visit_rows(trace, run,
-                            "SELECT add_mark(" MARK_COLUMNS ") FILTER (WHERE kind BETWEEN ?4 AND ?5)"
-                            " FROM event NOT INDEXED WHERE id >= ?2 AND id <= ?3",
-                            values, 4, &visitor);
+    const struct visit visit = {"SELECT " SELECT_MARKS FROM_EVENTS, values, 4, &visitor, 1};
+    mt_status status = begin_marks(trace, run, &list);
+    MT_THEN(status, visit_rows(trace, run, &visit));
     mt_number_map_release(&list.paths);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
+}
+
+/* ---- all events ---- */
+
+/* Moments under way. Invariants: `visited` times were passed on, and the last of them is `last`; visited <= count. */
+struct moment_walk {
+    const struct mt_moment_visitor *visitor;
+    struct mark_list marks; /* without rows */
+    int64_t first_event;
+    size_t count, visited;
+    uint64_t last;
+};
+
+enum { TIME_ID, TIME_NS };
+
+/* Gives events without a row the time before them. */
+static void visit_up_to(struct moment_walk *walk, size_t index)
+{
+    assert(index <= walk->count);
+    for (; walk->visited < index; walk->visited++)
+        walk->visitor->time(walk->visitor->context, walk->last);
+}
+
+static mt_status visit_time(void *context, const struct mt_row *row)
+{
+    struct moment_walk *walk = context;
+    int64_t event = mt_row_integer(row, TIME_ID);
+    size_t index = (size_t)(event - walk->first_event);
+    if (index < walk->visited)
+        return mt_fail(MT_BAD_TRACE, "the trace is damaged: event %" PRId64 " does not come in its order", event);
+    visit_up_to(walk, index);
+    mt_status status = mt_query_row_natural(row, TIME_NS, &walk->last);
+    visit_up_to(walk, index + 1);
+    return status;
+}
+
+static mt_status visit_mark(void *context, const struct mt_row *row)
+{
+    struct moment_walk *walk = context;
+    struct mt_mark_row mark;
+    MT_TRY(read_mark(row, &walk->marks, &mark));
+    walk->visitor->mark(walk->visitor->context, &mark);
+    return MT_OK;
+}
+
+mt_status mt_trace_moments_visit(struct mt_trace *trace, const struct mt_run *run,
+                                 const struct mt_moment_visitor *visitor)
+{
+    const int64_t values[] = {run->first_event, mt_query_end(run) - 1, FIRST_MARK, LAST_MARK};
+    struct moment_walk walk = {.visitor = visitor, .first_event = run->first_event, .count = (size_t)run->event_count};
+    struct mt_row_visitor visitors[] = {{.name = "add_time", .visit = visit_time, .context = &walk},
+                                        {.name = "add_mark", .visit = visit_mark, .context = &walk}};
+    const struct visit visit = {"SELECT add_time(id, time_ns), " SELECT_MARKS FROM_EVENTS, values, 4, visitors, 2};
+    mt_status status = begin_marks(trace, run, &walk.marks);
+    MT_THEN(status, visit_rows(trace, run, &visit));
+    if (status == MT_OK)
+        visit_up_to(&walk, walk.count);
+    mt_number_map_release(&walk.marks.paths);
+    return status;
 }

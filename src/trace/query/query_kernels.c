@@ -240,23 +240,3 @@ mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *r
     }
     return status;
 }
-
-struct launch_list {
-    struct mt_launch_row *rows;
-    size_t count;
-};
-
-static mt_status add_launch(void *context, const struct mt_launch_row *launch)
-{
-    struct launch_list *list = context;
-    *MT_HOST_ADD(list->rows, list->count) = *launch;
-    return MT_OK;
-}
-
-mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
-                            size_t *out_count)
-{
-    struct launch_list list = {0};
-    mt_status status = mt_trace_launches_visit(trace, run, add_launch, &list);
-    return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
-}

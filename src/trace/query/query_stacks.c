@@ -56,23 +56,40 @@ mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run,
     return status;
 }
 
-mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
-                           size_t count, size_t stack_count, uint32_t *out)
+mt_status mt_trace_callers_visit(struct mt_trace *trace, const struct mt_run *run, mt_caller_visit visit, void *context)
 {
     mt_status status = MT_OK;
-    size_t next = 0;
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT id, stack FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 AND kind = ?3 AND stack > 0"
                  " ORDER BY id",
-                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
-                 MT_BIND_INTEGER(MT_EVENT_ALLOC)) {
-        int64_t id = mt_statement_integer(row, 0), stack = mt_statement_integer(row, 1);
-        while (next < count && blocks[next].alloc_event < id)
-            next++;
-        if (next < count && blocks[next].alloc_event == id && stack < (int64_t)stack_count)
-            out[next] = (uint32_t)stack;
-    }
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)), MT_BIND_INTEGER(MT_EVENT_ALLOC))
+        visit(context, mt_statement_integer(row, 0), mt_statement_integer(row, 1));
     return status;
+}
+
+/* Blocks whose callers are read. Invariant: visited rows are of allocations before blocks[next + 1]. */
+struct called_blocks {
+    const struct mt_block_row *blocks;
+    size_t next, count, stack_count;
+    uint32_t *callers;
+};
+
+static void set_caller(void *context, int64_t alloc_event, int64_t stack)
+{
+    struct called_blocks *called = context;
+    const struct mt_block_row *blocks = called->blocks;
+    while (called->next < called->count && blocks[called->next].alloc_event < alloc_event)
+        called->next++;
+    bool is_listed = called->next < called->count && blocks[called->next].alloc_event == alloc_event;
+    if (is_listed && stack < (int64_t)called->stack_count)
+        called->callers[called->next] = (uint32_t)stack;
+}
+
+mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
+                           size_t count, size_t stack_count, uint32_t *out)
+{
+    struct called_blocks called = {.blocks = blocks, .count = count, .stack_count = stack_count, .callers = out};
+    return mt_trace_callers_visit(trace, run, set_caller, &called);
 }
 
 bool mt_stack_file_is_own(const char *file)

@@ -26,24 +26,30 @@ struct use_stretch {
     size_t at, end;
 };
 
-/* True if the moments are in order, and between the block's alloc and its free or the end of the run. */
-static bool is_sound(const struct mt_use_row *use, const struct mt_run *run, const struct mt_block_row *block)
+/* True if the moments are in order, and between the block's alloc and `end`. */
+static bool is_sound(const struct mt_use_row *use, const struct mt_run *run, int64_t alloc_event, int64_t end)
 {
-    int64_t end = block->free_event != 0 ? block->free_event : mt_query_end(run);
     bool copied = use->copied_from == 0 || (use->copied_from >= run->first_event && use->copied_from < end);
     if (use->first == 0)
         return copied && use->reads == 0 && use->writes == 0 && use->last == 0 && use->idle_to == 0;
-    if (use->first < block->alloc_event || use->last < use->first || use->last >= end)
+    if (use->first < alloc_event || use->last < use->first || use->last >= end)
         return false;
     return copied && (use->idle_from == 0
                           ? use->idle_to == 0
                           : use->first <= use->idle_from && use->idle_from < use->idle_to && use->idle_to <= use->last);
 }
 
-static mt_status read_use(const struct mt_row *row, const struct mt_run *run, const struct mt_block_row *block,
-                          struct mt_use_row *out)
+mt_status mt_use_check(const struct mt_use_row *use, const struct mt_run *run, int64_t alloc_event, int64_t free_event)
 {
-    *out = (struct mt_use_row){.known = true,
+    if (is_sound(use, run, alloc_event, free_event != 0 ? free_event : mt_query_end(run)))
+        return MT_OK;
+    return mt_fail(MT_BAD_TRACE, "the trace is damaged: the block of event %" PRId64 " was used when it was not there",
+                   alloc_event);
+}
+
+static struct mt_use_row read_use(const struct mt_row *row)
+{
+    return (struct mt_use_row){.known = true,
                                .reads = (uint32_t)mt_row_integer(row, READS),
                                .writes = (uint32_t)mt_row_integer(row, WRITES),
                                .first = mt_row_integer(row, FIRST_USE),
@@ -52,10 +58,6 @@ static mt_status read_use(const struct mt_row *row, const struct mt_run *run, co
                                .idle_to = mt_row_integer(row, IDLE_TO),
                                .copied_from = mt_row_integer(row, COPIED_FROM),
                                .unread = mt_row_integer(row, UNREAD) != 0};
-    if (is_sound(out, run, block))
-        return MT_OK;
-    return mt_fail(MT_BAD_TRACE, "the trace is damaged: the block of event %" PRId64 " was used when it was not there",
-                   block->alloc_event);
 }
 
 static mt_status visit_use(void *context, const struct mt_row *row)
@@ -67,7 +69,9 @@ static mt_status visit_use(void *context, const struct mt_row *row)
     assert(stretch->at <= stretch->end);
     if (stretch->at == stretch->end || stretch->blocks[stretch->at].alloc_event != allocation)
         return MT_OK;
-    return read_use(row, stretch->run, &stretch->blocks[stretch->at], &stretch->uses[stretch->at]);
+    const struct mt_block_row *block = &stretch->blocks[stretch->at];
+    stretch->uses[stretch->at] = read_use(row);
+    return mt_use_check(&stretch->uses[stretch->at], stretch->run, block->alloc_event, block->free_event);
 }
 
 /* Returns the number of the block after the stretch that begins at block `begin`. */
@@ -94,16 +98,22 @@ static mt_status read_stretches(struct mt_statement *statement, const struct mt_
     return status;
 }
 
-/* Reads the uses of all blocks. The table's own order is that of its allocations. */
+/* Prepares the scan of the allocations from ?2 to ?3. The table's own order is that of its allocations. */
+static mt_status prepare(struct mt_trace *trace, const struct mt_run *run, struct mt_statement **out)
+{
+    return mt_query_prepare(trace, run,
+                            "SELECT uses(" USE_COLUMNS ") FROM block_use NOT INDEXED"
+                            " WHERE ?1 = ?1 AND allocation >= ?2 AND allocation <= ?3",
+                            out);
+}
+
+/* Reads the uses of all blocks. */
 static mt_status read_uses(struct mt_trace *trace, size_t count, struct use_stretch *stretch)
 {
     struct mt_statement *statement;
     struct mt_row_visitor visitor = {.name = "uses", .visit = visit_use, .context = stretch};
     MT_TRY(mt_row_visitor_add(trace->database, &visitor));
-    mt_status status = mt_query_prepare(trace, stretch->run,
-                                        "SELECT uses(" USE_COLUMNS ") FROM block_use NOT INDEXED"
-                                        " WHERE ?1 = ?1 AND allocation >= ?2 AND allocation <= ?3",
-                                        &statement);
+    mt_status status = prepare(trace, stretch->run, &statement);
     if (status == MT_OK) {
         status = read_stretches(statement, &visitor, count, stretch);
         mt_statement_finalize(statement);
@@ -128,4 +138,39 @@ mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const 
     struct use_stretch stretch = {.run = run, .blocks = blocks, .uses = out};
     mt_status status = has_table(trace, &has_uses);
     return status == MT_OK && has_uses ? read_uses(trace, count, &stretch) : status;
+}
+
+/* ---- all uses of a run ---- */
+
+struct use_scan {
+    mt_use_visit visit;
+    void *context;
+};
+
+static mt_status scan_use(void *context, const struct mt_row *row)
+{
+    const struct use_scan *scan = context;
+    struct mt_use_row use = read_use(row);
+    return scan->visit(scan->context, mt_row_integer(row, ALLOCATION), &use);
+}
+
+static mt_status scan_uses(struct mt_trace *trace, const struct mt_run *run, struct use_scan *scan)
+{
+    struct mt_statement *statement;
+    struct mt_row_visitor visitor = {.name = "uses", .visit = scan_use, .context = scan};
+    MT_TRY(mt_row_visitor_add(trace->database, &visitor));
+    mt_status status = prepare(trace, run, &statement);
+    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run) - 1);
+    MT_THEN(status, mt_statement_run(statement));
+    mt_statement_finalize(statement);
+    mt_row_visitor_remove(trace->database, &visitor);
+    return mt_status_keep(status, visitor.status);
+}
+
+mt_status mt_trace_uses_visit(struct mt_trace *trace, const struct mt_run *run, mt_use_visit visit, void *context)
+{
+    bool has_uses;
+    struct use_scan scan = {.visit = visit, .context = context};
+    mt_status status = has_table(trace, &has_uses);
+    return status == MT_OK && has_uses ? scan_uses(trace, run, &scan) : status;
 }
