@@ -1,6 +1,7 @@
 /* memtrace advise: what it claims of gradients against runs that free them earlier; what it says, and when it can't. */
 #include "base/status.h"
 #include "base/text.h"
+#include "page_reader.h"
 #include "program.h"
 
 /* The finding of gradients in an answer of the program; checks what holds of all findings on the way. */
@@ -70,7 +71,7 @@ static void sentences_explain_what_the_table_tells(void **state)
     assert_int_equal(MEMTRACE("advise --run 9")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("advise --top 0")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("run --device sim:rtx4090 --seq 512 --json")->code, MT_OUT_OF_MEMORY);
-    said = MEMTRACE("advise --all");
+    said = MEMTRACE("advise --all --alloc policy=torch");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "idle between uses");
     assert_says(said->out, "(policy=torch), until memory ended");
@@ -205,28 +206,99 @@ static void the_headline_names_savings_of_the_tables(void **state)
     json_decref(answer);
 }
 
-/* The run was one of policy=tight. */
-static void offers_are_about_pytorchs_allocator_unless_told_otherwise(void **state)
+static void offers_are_about_the_runs_own_allocator_unless_told_otherwise(void **state)
 {
     (void)state;
     assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2")->code, 0);
-    const struct said *said = MEMTRACE("advise --all");
+    const struct said *said = MEMTRACE("advise --all --alloc policy=torch");
     assert_says(said->out, "Each was replayed with PyTorch's allocator (policy=torch)");
     assert_says(said->out, "→ in PyTorch, PYTORCH_ALLOC_CONF=expandable_segments:True");
     assert_null(strstr(said->out, "--alloc policy=tight"));
-    said = MEMTRACE("advise --alloc policy=tight");
+    said = MEMTRACE("advise");
     assert_says(said->out, "Each was replayed with memtrace's allocator (policy=tight)");
     assert_null(strstr(said->out, "expandable_segments"));
-    json_t *answer = json_of(MEMTRACE("advise --json")), *torch = json_object_get(answer, "replayed"), *own;
-    assert_string_equal(text_of(answer, "alloc"), "policy=torch");
-    assert_true(json_equal(torch, json_object_get(answer, "simulated_as_it_is")));
-    own = json_of(MEMTRACE("advise --alloc policy=tight --json"));
-    assert_true(integer_of(torch, "reserved_bytes") > integer_of(json_object_get(own, "replayed"), "reserved_bytes"));
-    json_decref(answer);
+    json_t *torch = json_of(MEMTRACE("advise --alloc policy=torch --json")), *own = json_of(MEMTRACE("advise --json"));
+    assert_string_equal(text_of(own, "alloc"), "policy=tight");
+    assert_true(json_equal(json_object_get(own, "replayed"), json_object_get(own, "simulated_as_it_is")));
+    assert_true(integer_of(json_object_get(torch, "replayed"), "reserved_bytes") >
+                integer_of(json_object_get(own, "replayed"), "reserved_bytes"));
+    json_decref(torch);
     json_decref(own);
     said = MEMTRACE("advise --alloc policy=none");
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "--alloc: unknown allocator policy");
+}
+
+static const char *const measured[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
+
+static void expect_equal_peaks(const json_t *a, const json_t *b)
+{
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        assert_int_equal(integer_of(a, measured[i]), integer_of(b, measured[i]));
+}
+
+/* Returns what the page of the newest run says under "what_if", a new reference. */
+static json_t *what_the_page_says(void)
+{
+    struct page page;
+    assert_int_equal(MEMTRACE("timeline -o page.html")->code, 0);
+    FILE *file = fopen("page.html", "rb");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    size_t bytes = (size_t)ftell(file);
+    char *text = calloc(bytes + 1, 1);
+    rewind(file);
+    assert_int_equal(fread(text, 1, bytes, file), bytes);
+    fclose(file);
+    page_read(text, bytes, &page);
+    json_t *answers = page_description(&page, "answers-"), *what_if = json_incref(json_object_get(answers, "what_if"));
+    assert_non_null(what_if);
+    json_decref(answers);
+    page_release(&page);
+    return what_if;
+}
+
+/* Expects each change that the page and advise list to have the same peaks. Returns their number. */
+static size_t compare_changes(const json_t *changes, const json_t *advised, const char *peaks)
+{
+    const json_t *change, *other;
+    size_t i, j, found = 0;
+    json_array_foreach(changes, i, change)
+    {
+        json_array_foreach(advised, j, other)
+        {
+            if (strcmp(text_of(change, "change"), text_of(other, "change")) != 0)
+                continue;
+            expect_equal_peaks(change, json_object_get(other, peaks));
+            found++;
+        }
+    }
+    return found;
+}
+
+static void compare_page_and_advice(const char *make)
+{
+    assert_int_equal(shell("%s", make)->code, 0);
+    json_t *answer = json_of(MEMTRACE("advise --json")), *page = what_the_page_says(),
+           *as_it_was = json_object_get(page, "as_it_was");
+    expect_equal_peaks(as_it_was, json_object_get(answer, "replayed"));
+    assert_string_equal(text_of(as_it_was, "alloc"), text_of(answer, "alloc"));
+    const json_t *changes = json_object_get(page, "changes");
+    assert_true(compare_changes(changes, json_object_get(answer, "simulated"), "peak") +
+                    compare_changes(changes, json_object_get(answer, "changes"), "replayed") >
+                0);
+    json_decref(page);
+    json_decref(answer);
+}
+
+static void the_page_and_advise_replay_with_the_runs_own_allocator(void **state)
+{
+    (void)state;
+    compare_page_and_advice("\"$M\" run --device sim --model small --steps 2");
+    compare_page_and_advice("\"$M\" run --device sim --model small --steps 2 --alloc policy=torch");
+    compare_page_and_advice("\"$M\" run --device sim --model small --steps 2 "
+                            "--alloc policy=torch,expandable_segments=on,max_split=40MiB");
+    compare_page_and_advice("\"$M\" import '" MT_TEST_DATA "/import/program_expandable_llama.pickle.gz'");
 }
 
 /* Options come first, and SGD last. */
@@ -252,7 +324,7 @@ static void changes_are_in_one_order_and_each_saves(void **state)
 static void fragmentation_has_its_place_and_trifles_have_none(void **state)
 {
     (void)state;
-    assert_int_equal(MEMTRACE("run --device sim --model small --mode infer")->code, 0);
+    assert_int_equal(MEMTRACE("run --device sim --model small --mode infer --alloc policy=torch")->code, 0);
     json_t *answer = json_of(MEMTRACE("advise --json")), *findings = json_object_get(answer, "findings"), *finding;
     json_int_t peak = integer_of(json_object_get(answer, "peak"), "requested_bytes");
     size_t index;
@@ -262,7 +334,8 @@ static void fragmentation_has_its_place_and_trifles_have_none(void **state)
         assert_true(integer_of(finding, "saved_bytes") >= peak / 100);
     }
     json_decref(answer);
-    assert_says(MEMTRACE("advise")->out, "With PyTorch's allocator (policy=torch) the peak of ");
+    assert_int_equal(MEMTRACE("run --device sim --model small --mode infer")->code, 0);
+    assert_says(MEMTRACE("advise --alloc policy=torch")->out, "With PyTorch's allocator (policy=torch) the peak of ");
 }
 
 static int set_up(void **state)
@@ -285,8 +358,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(fragmentation_has_its_place_and_trifles_have_none, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(fewer_findings_are_the_first_of_more, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(the_headline_names_savings_of_the_tables, set_up, leave_folder),
-        cmocka_unit_test_setup_teardown(offers_are_about_pytorchs_allocator_unless_told_otherwise, set_up,
+        cmocka_unit_test_setup_teardown(offers_are_about_the_runs_own_allocator_unless_told_otherwise, set_up,
                                         leave_folder),
+        cmocka_unit_test_setup_teardown(the_page_and_advise_replay_with_the_runs_own_allocator, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(changes_are_in_one_order_and_each_saves, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

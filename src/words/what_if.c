@@ -161,18 +161,6 @@ static void append_findings(json_t *list, const struct mt_advice_answer *answer)
     }
 }
 
-/* Sets *out to the allocator of a run of memtrace run, so that changes are compared with the run as it was; of other runs
- * *is_known is false. */
-static mt_status find_allocator(const struct mt_question *question, bool *is_known, struct mt_alloc_settings *out)
-{
-    struct mt_settings settings;
-    MT_TRY(mt_settings_load(question->trace, question->run, &settings));
-    *is_known = mt_program_of_settings(&settings).kind == MT_PROGRAM_MODEL;
-    mt_status status = *is_known ? mt_alloc_settings_parse(mt_settings_value(&settings, "alloc"), out) : MT_OK;
-    mt_settings_release(&settings);
-    return status;
-}
-
 static void list_advice(const struct mt_advice_answer *answer, json_t **out)
 {
     struct mt_remedy_list remedies = {0};
@@ -190,11 +178,7 @@ static void list_advice(const struct mt_advice_answer *answer, json_t **out)
 static mt_status tell_advice(const struct mt_question *question, json_t **out)
 {
     struct mt_advice_answer answer;
-    struct mt_alloc_settings alloc;
-    bool is_known;
-    MT_TRY(find_allocator(question, &is_known, &alloc));
-    mt_status status =
-        mt_advice_answer_load(question, is_known ? &alloc : NULL, MT_ADVICE_WORTHWHILE, MOST_FINDINGS, &answer);
+    mt_status status = mt_advice_answer_load(question, NULL, MT_ADVICE_WORTHWHILE, MOST_FINDINGS, &answer);
     if (status == MT_OK)
         list_advice(&answer, out);
     mt_advice_answer_release(&answer);

@@ -65,9 +65,8 @@ struct mt_advice_material {
 };
 
 /* Loads the run or, if it is very long, the steps around its peak of requested bytes. The answer is to be about the
- * allocator `alloc` or, if that is NULL, about PyTorch's for a run of memtrace run, and otherwise about the run's
- * own: policy=tight stands for expandable segments, and for one that is not known. Fails with MT_USAGE for too many
- * events. Release in any case. */
+ * allocator `alloc` or, if that is NULL, about the run's own: policy=tight stands for one that is not known. Fails with
+ * MT_USAGE for too many events. Release in any case. */
 mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                   struct mt_advice_material *out);
 

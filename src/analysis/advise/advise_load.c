@@ -128,15 +128,11 @@ static mt_status load_window(const struct mt_question *question, struct mt_advic
     return load_rest(question, out);
 }
 
-/* Makes the answer one about the allocator that is asked about, NULL: the usual one. */
-static void choose_allocator(const struct mt_alloc_settings *alloc, struct mt_advice_input *input)
+/* Makes the answer one about another allocator. */
+static void replace_allocator(const struct mt_alloc_settings *alloc, struct mt_advice_input *input)
 {
-    const struct mt_alloc_settings own = input->settings;
-    if (alloc != NULL)
-        input->settings = *alloc;
-    else if (input->program.kind == MT_PROGRAM_MODEL)
-        input->settings = mt_alloc_settings_as_torch(&own);
-    input->is_another = !mt_alloc_settings_are_equal(&input->settings, &own);
+    input->is_another = !mt_alloc_settings_are_equal(alloc, &input->settings);
+    input->settings = *alloc;
 }
 
 mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
@@ -147,7 +143,8 @@ mt_status mt_advice_material_load(const struct mt_question *question, const stru
     MT_TRY(find_window(question, last_event, narrow, out));
     MT_TRY(load_window(question, out));
     out->input.has_failed = mt_run_is(question->run, MT_RUN_FAILED) && out->input.last_event == last_event;
-    choose_allocator(alloc, &out->input);
+    if (alloc != NULL)
+        replace_allocator(alloc, &out->input);
     return MT_OK;
 }
 

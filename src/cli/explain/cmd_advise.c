@@ -18,10 +18,8 @@ static const struct mt_option options[] = {
               .help = "number of findings (default: 5; all with --all)", .low = 1, .high = INT32_MAX),
     MT_OPTION(FLAG, struct advise_options, all, "--all",
               .help = "include findings that save less than 1 % of the peak, and the parts of each finding"),
-    MT_OPTION(
-        TEXT, struct advise_options, alloc, "--alloc", .value = "SETTINGS",
-        .help =
-            "the allocator to assume (default: PyTorch's, policy=torch, for memtrace run; otherwise the run's own)"),
+    MT_OPTION(TEXT, struct advise_options, alloc, "--alloc", .value = "SETTINGS",
+              .help = "the allocator to assume (default: the run's own)"),
     MT_TRACE_OPTIONS,
 };
 
@@ -59,10 +57,9 @@ const struct mt_command mt_command_advise = {
         "Looks for blocks that are live while nothing needs them: freed late, allocated early, idle between uses,\n"
         "never used, written and not read, kept in two precisions, left behind by every step, gradients kept\n"
         "through the forward pass; and for reserved memory without live blocks. Each finding is checked by a replay\n"
-        "of the run's allocations with the change: with PyTorch's allocator for a run of memtrace run, otherwise\n"
-        "with the run's own allocator, or with --alloc's. Savings are of the peak of requested bytes; for\n"
-        "fragmentation, of reserved bytes. Findings that a single option fixes come first if they save at least a\n"
-        "tenth of the largest saving. The others follow by their savings.\n"
+        "of the run's allocations with the change, with the run's own allocator or --alloc's. Savings are of the\n"
+        "peak of requested bytes; for fragmentation, of reserved bytes. Findings that a single option fixes come\n"
+        "first if they save at least a tenth of the largest saving. The others follow by their savings.\n"
         "Savings do not add up: two findings may concern the same bytes. For a run of memtrace run, options that\n"
         "change its requests are simulated: the fused implementation, checkpointing, the optimizer in backward,\n"
         "moments in fewer bits, logits in slices.\n"
