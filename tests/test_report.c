@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "program.h"
 #include "report_reader.h"
+#include "trace_edit.h"
 
 #include <math.h>
 
@@ -144,6 +145,19 @@ static void constant_columns_are_left_out(void **state)
 }
 
 /* A bar is as long as its number: the larger of two reaches the end of the scale. */
+/* The end of a module's path tells it apart from others; the whole is the label's title. */
+static void long_modules_in_charts_keep_both_ends(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    edit_trace("memtrace.db", "UPDATE span SET path = 'PeftModelForCausalLM.base_model.model.' ||"
+                              " 'transformer_with_long_context.' || path");
+    const char *html = MEMTRACE("report --format html")->out;
+    assert_says(html, "<title>PeftModelForCausalLM.base_model.model.transformer_with_long_context.model.layers.*.ffn.w1"
+                      "</title>PeftModelForCausalLM.base_mode…");
+    assert_says(html, "model.layers.*.ffn.w1</text>");
+}
+
 static void tables_have_charts(void **state)
 {
     (void)state;
@@ -302,13 +316,21 @@ static void own_runs_come_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_absent_is_hinted_at), TEST(forward_passes_may_keep_their_output),
-        TEST(warm_up_is_compared),         TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
-        TEST(out_of_memory_is_a_row),      TEST(newest_steady_run_counts),
-        TEST(what_was_found_comes_first),  TEST(constant_columns_are_left_out),
-        TEST(tables_have_charts),          TEST(rows_and_bars_link_to_timelines),
-        TEST(html_holds_names_as_text),    TEST(markdown_holds_names_as_text),
-        TEST(format_is_told_by_the_name),  TEST(refuses_what_makes_no_page),
+        TEST(what_is_absent_is_hinted_at),
+        TEST(forward_passes_may_keep_their_output),
+        TEST(warm_up_is_compared),
+        TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
+        TEST(out_of_memory_is_a_row),
+        TEST(newest_steady_run_counts),
+        TEST(what_was_found_comes_first),
+        TEST(constant_columns_are_left_out),
+        TEST(long_modules_in_charts_keep_both_ends),
+        TEST(tables_have_charts),
+        TEST(rows_and_bars_link_to_timelines),
+        TEST(html_holds_names_as_text),
+        TEST(markdown_holds_names_as_text),
+        TEST(format_is_told_by_the_name),
+        TEST(refuses_what_makes_no_page),
         TEST(own_runs_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

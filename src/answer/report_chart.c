@@ -13,7 +13,11 @@
 #include <string.h>
 
 /* Units of the picture, which are pixels at its full width. */
-enum { WIDTH = 760, LABEL = 270, VALUE = 96, BAR = 13, BETWEEN = 9, LABEL_CHARACTERS = 40, MOST_ROWS = 100 };
+enum { WIDTH = 760, VALUE = 96, BAR = 13, BETWEEN = 9, MOST_ROWS = 100 };
+
+/* The room of labels: wide enough for the longest, within bounds. Labels that are longer are shortened. */
+enum { LEAST_LABEL = 270, MOST_LABEL = 420, LABEL_MARGIN = 8 };
+static const double character_width = 6.6; /* of most letters, by a little more */
 
 static const char *const classes[MT_PAGE_MOST_BARS] = {"a", "b", "c"};
 
@@ -24,14 +28,14 @@ static double number_at(const struct element *table, size_t row, size_t column)
     return json_is_number(exact) ? json_number_value(exact) : (double)NAN;
 }
 
-/* The scale of a chart: low <= 0 <= high. */
+/* The scale of a chart, and where its bars begin. Invariant: low <= 0 <= high. */
 struct scale {
-    double low, high;
+    double low, high, left;
 };
 
 static double place_of(struct scale scale, double number)
 {
-    return LABEL + (number - scale.low) / (scale.high - scale.low) * (WIDTH - LABEL - VALUE);
+    return scale.left + (number - scale.low) / (scale.high - scale.low) * (WIDTH - scale.left - VALUE);
 }
 
 static struct scale scale_of(const struct element *table)
@@ -75,31 +79,72 @@ static bool is_name(const struct element *table, size_t column)
     return table->chart_rows == 1;
 }
 
-/* Adds the first characters of a text. */
-static void add_cut(struct mt_text *out, const char *text, size_t most)
+/* Returns the number of characters. */
+static size_t count_characters(const char *text)
 {
-    size_t end = 0;
-    for (size_t characters = 0; text[end] != '\0'; end++) {
-        characters += !mt_continues_character(text[end]);
-        if (characters > most)
-            break;
-    }
-    struct mt_text cut = {0};
-    mt_text_add(&cut, "%.*s%s", (int)end, text, text[end] != '\0' ? "…" : "");
-    mt_text_add_markup(out, mt_text_get(&cut));
-    mt_text_release(&cut);
+    size_t count = 0;
+    for (; *text != '\0'; text++)
+        count += !mt_continues_character(*text);
+    return count;
 }
 
-static void add_label(struct mt_text *out, const struct element *table, const bool *names, size_t row, double y)
+/* Returns the bytes of the first `count` characters. */
+static size_t bytes_of_characters(const char *text, size_t count)
 {
-    struct mt_text label = {0};
+    size_t end = 0;
+    for (; text[end] != '\0'; end++)
+        if (!mt_continues_character(text[end]) && count-- == 0)
+            break;
+    return end;
+}
+
+/* Adds a text of at most so many characters: of a longer one its beginning, an ellipsis and its end, which tells modules
+ * apart. */
+static void add_shortened(struct mt_text *out, const char *text, size_t most)
+{
+    size_t count = count_characters(text), tail = (most - 1) / 2;
+    struct mt_text shown = {0};
+    if (count <= most)
+        mt_text_add(&shown, "%s", text);
+    else
+        mt_text_add(&shown, "%.*s…%s", (int)bytes_of_characters(text, most - 1 - tail), text,
+                    text + bytes_of_characters(text, count - tail));
+    mt_text_add_markup(out, mt_text_get(&shown));
+    mt_text_release(&shown);
+}
+
+static void format_label(const struct element *table, const bool *names, size_t row, struct mt_text *out)
+{
     for (size_t column = 0; column < table->column_count; column++)
         if (names[column])
-            mt_text_add(&label, "%s%s%s%s", label.length > 0 ? ", " : "",
+            mt_text_add(out, "%s%s%s%s", out->length > 0 ? ", " : "",
                         table->columns[column].is_number ? table->columns[column].title : "",
                         table->columns[column].is_number ? " " : "", mt_page_text_at(table, row, column));
-    mt_text_add(out, "<text class=\"l\" x=\"%d\" y=\"%.1f\">", LABEL - 8, y);
-    add_cut(out, mt_text_get(&label), LABEL_CHARACTERS);
+}
+
+/* Returns the room of the longest label. */
+static double room_of_labels(const struct element *table, const bool *names)
+{
+    double room = LEAST_LABEL;
+    for (size_t row = 1; row <= table->chart_rows; row++) {
+        struct mt_text label = {0};
+        format_label(table, names, row, &label);
+        room = fmax(room, (double)count_characters(mt_text_get(&label)) * character_width + 2 * LABEL_MARGIN);
+        mt_text_release(&label);
+    }
+    return fmin(room, MOST_LABEL);
+}
+
+/* Adds a label, which a browser shows in full under the pointer. */
+static void add_label(struct mt_text *out, const struct element *table, const bool *names, size_t row,
+                      struct scale scale, double y)
+{
+    struct mt_text label = {0};
+    format_label(table, names, row, &label);
+    mt_text_add(out, "<text class=\"l\" x=\"%.0f\" y=\"%.1f\"><title>", scale.left - LABEL_MARGIN, y);
+    mt_text_add_markup(out, mt_text_get(&label));
+    mt_text_add(out, "</title>");
+    add_shortened(out, mt_text_get(&label), (size_t)((scale.left - 2 * LABEL_MARGIN) / character_width));
     mt_text_add(out, "</text>");
     mt_text_release(&label);
 }
@@ -126,7 +171,7 @@ static void add_bars(struct mt_text *out, const struct element *table, const boo
         mt_text_add_markup(out, link);
         mt_text_add(out, "\">");
     }
-    add_label(out, table, names, row, y + (double)table->bar_count * BAR / 2 + 4);
+    add_label(out, table, names, row, scale, y + (double)table->bar_count * BAR / 2 + 4);
     for (size_t i = 0; i < table->bar_count; i++)
         add_bar(out, table, row, i, scale, y + (double)i * BAR);
     mt_text_add(out, "%s\n", link != NULL ? "</a>" : "");
@@ -153,6 +198,7 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
     bool *names = mt_host_alloc(table->column_count * sizeof *names);
     for (size_t column = 0; column < table->column_count; column++)
         names[column] = is_name(table, column);
+    scale.left = room_of_labels(table, names);
     double pitch = (double)table->bar_count * BAR + BETWEEN;
     mt_text_add(out, "<figure>");
     add_key(out, table);
