@@ -114,7 +114,7 @@ function nextToLabel(left, width, y, label) {
 }
 
 /**
- * Draws a mark on the peak, if it is in view: a triangle above it, and its size.
+ * Returns where the peak is and where its label stands; null if the peak is not in view.
  * @param {Plot} plot
  * @param {Scene} scene
  * @param {number} number
@@ -122,28 +122,50 @@ function nextToLabel(left, width, y, label) {
  * @param {number} most
  * @param {number} height
  */
-function drawPeak(plot, scene, number, top, most, height) {
+function placePeak(plot, scene, number, top, most, height) {
     const { context } = plot;
     const { theme, axis, view } = scene;
     const { event, bytes } = scene.shownPeak(number);
-    if (event < 0) return;
+    if (event < 0) return null;
     const x = ((axis.xs[number][event] - view.x0) / (view.x1 - view.x0)) * plot.width;
-    if (x < 0 || x > plot.width) return;
-    const y = top + height - (bytes / most) * height;
-    context.fillStyle = theme.text;
-    context.beginPath();
-    context.moveTo(LEFT + x, y - 1);
-    context.lineTo(LEFT + x - 5, y - 9);
-    context.lineTo(LEFT + x + 5, y - 9);
-    context.fill();
+    if (x < 0 || x > plot.width) return null;
+    const tip = top + height - (bytes / most) * height;
+    const y = Math.max(8, tip - 8);
     const text = `peak ${sizeText(bytes)}`;
     context.font = `600 12px ${theme.font}`;
     const { width } = context.measureText(text);
-    const at = Math.max(8, y - 8);
     const refused = scene.isFiltered ? null : ghostLabel(plot, scene, number, top, height);
-    const left = nextToLabel(LEFT + besideMark(x, width, plot.width), width, at, refused);
-    drawLabel(context, theme, text, left, at, theme.text);
+    const left = nextToLabel(LEFT + besideMark(x, width, plot.width), width, y, refused);
     context.font = `11px ${theme.font}`;
+    return { x, tip, left, width, y, text };
+}
+
+/**
+ * Draws a mark on the peak, if it is in view: a triangle above it, and its size.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {?ReturnType<typeof placePeak>} peak
+ */
+function drawPeak({ context }, { theme }, peak) {
+    if (!peak) return;
+    context.fillStyle = theme.text;
+    context.beginPath();
+    context.moveTo(LEFT + peak.x, peak.tip - 1);
+    context.lineTo(LEFT + peak.x - 5, peak.tip - 9);
+    context.lineTo(LEFT + peak.x + 5, peak.tip - 9);
+    context.fill();
+    context.font = `600 12px ${theme.font}`;
+    drawLabel(context, theme, peak.text, peak.left, peak.y, theme.text);
+    context.font = `11px ${theme.font}`;
+}
+
+/**
+ * True if a label would run into another one.
+ * @param {{left: number, width: number, y: number}} label
+ * @param {?{left: number, width: number, y: number}} other
+ */
+function meets(label, other) {
+    return !!other && nextToLabel(label.left, label.width, label.y, other) !== label.left;
 }
 
 /**
@@ -167,9 +189,13 @@ function drawCapacity(plot, scene, top, most, height) {
     context.stroke();
     context.font = `11px ${theme.font}`;
     const text = `room on ${scene.card || "the card"}: ${sizeText(capacity)}`;
+    const { width } = context.measureText(text);
     const ghost = ghostLeft(plot, scene, 0);
-    const left = ghost !== null && ghost < plot.width / 2 ? plot.width - context.measureText(text).width - 6 : 6;
-    drawLabel(context, theme, text, LEFT + left, y - 9, theme.alarm);
+    const left = LEFT + (ghost !== null && ghost < plot.width / 2 ? plot.width - width - 6 : 6);
+    const others = [placePeak(plot, scene, 0, top, most, height), ghostLabel(plot, scene, 0, top, height)];
+    const isTaken = others.some((other) => meets({ left, width, y: y - 9 }, other));
+    context.font = `11px ${theme.font}`;
+    drawLabel(context, theme, text, left, isTaken ? y + 10 : y - 9, theme.alarm);
 }
 
 /**
@@ -285,6 +311,6 @@ export function drawArea(plot, scene, number) {
     drawOom(plot, scene, number, ABOVE, height);
     if (!scene.isFiltered) drawGhost(plot, scene, number, ABOVE, height);
     if (scene.change && !scene.isFiltered) drawChange(plot, scene, scene.change, number, ABOVE, most, height);
-    drawPeak(plot, scene, number, ABOVE, most, height);
+    drawPeak(plot, scene, placePeak(plot, scene, number, ABOVE, most, height));
     return columns;
 }

@@ -195,7 +195,8 @@ function drawBar(plot, scene, row, i, left, right) {
 const BESIDE_STEP = 10; // pixels between the numbers of two steps
 
 /**
- * Writes the numbers of steps: of each one, or of every second, fifth, tenth … where they would run into each other.
+ * Writes the numbers of steps: of each one, or of every second, fifth, tenth … where they would run into each other. Among
+ * steps of unequal lengths some remain that would; these are left out, as is what would run out of the picture.
  * @param {Plot} plot
  * @param {Scene} scene
  * @param {BarRow} row
@@ -216,9 +217,14 @@ function drawStepNumbers(plot, scene, row) {
     const prefix = last - first < 2 || widest("step ") <= pitch ? "step " : "";
     const every = Math.max(1, decimalStep(widest(prefix), pitch));
     context.fillStyle = theme.barText;
-    for (let i = first; i < last; i++)
-        if (lane.text[i] % every === 0 || last - first < 2)
-            context.fillText(`${prefix}${lane.text[i]}`, LEFT + Math.max(0, leftOf(i)) + 4, top + height / 2 + 0.5);
+    for (let i = first, free = 0; i < last; i++) {
+        const left = Math.max(0, leftOf(i)) + 4;
+        const text = `${prefix}${lane.text[i]}`;
+        const right = left + context.measureText(text).width;
+        if ((lane.text[i] % every !== 0 && last - first >= 2) || left < free || right > plot.width) continue;
+        context.fillText(text, LEFT + left, top + height / 2 + 0.5);
+        free = right;
+    }
 }
 
 /**

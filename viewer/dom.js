@@ -97,12 +97,22 @@ export function shortText(text) {
 }
 
 /**
- * Returns a text with line breaks allowed after dots and opening brackets in names.
+ * Returns a text with line breaks allowed after dots and opening brackets in names, and none inside of an option.
  * @param {string} text
  * @returns {(Node | string)[]}
  */
 export function breakableText(text) {
-    return text.split(/(?<=\w[.(])(?=\S)/).flatMap((part, i) => (i === 0 ? [part] : [make("wbr"), part]));
+    return text
+        .split(/(?<=\w[.(])(?=\S)|(?<=^| )(?=--\w)|(?<=(?:^| )--[\w-]+)(?= |$)/)
+        .flatMap((part, i) => [
+            ...(i === 0 || part[0] === " " || part[0] === "-" ? [] : [make("wbr")]),
+            unbroken(part),
+        ]);
+}
+
+/** @param {string} part */
+function unbroken(part) {
+    return part.startsWith("--") ? make("span", { class: "word" }, part) : part;
 }
 
 /**
