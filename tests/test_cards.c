@@ -84,6 +84,30 @@ static void a_printed_card_is_a_file_of_it(void **state)
     }
 }
 
+/* L2 and shared memory of a block and of a multiprocessor, as cudaDeviceProp has them on these cards. */
+static void caches_are_as_the_driver_reports_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t l2, block, multiprocessor;
+    } reported[] = {
+        {"h200", 62914560, 232448, 233472},      {"h20", 62914560, 232448, 233472},
+        {"h100", 52428800, 232448, 233472},      {"b200", 132644864, 232448, 233472},
+        {"a100-40gb", 41943040, 166912, 167936}, {"t4", 4194304, 65536, 65536},
+        {"rtx3090", 6291456, 101376, 102400},    {"rtx4090", 75497472, 101376, 102400},
+        {"rtx5090", 100663296, 101376, 102400},  {"v100-16gb", 6291456, 98304, 98304},
+        {"p100", 4194304, 49152, 65536},
+    };
+    for (size_t i = 0; i < sizeof reported / sizeof reported[0]; i++) {
+        struct mt_card card;
+        assert_true(mt_card_find(reported[i].name, &card));
+        assert_int_equal(card.l2_bytes, reported[i].l2);
+        assert_int_equal(card.block_shared_bytes, reported[i].block);
+        assert_int_equal(card.multiprocessor_shared_bytes, reported[i].multiprocessor);
+    }
+}
+
 static void expect_product(const char *text, const char *name)
 {
     struct mt_card card;
@@ -131,6 +155,7 @@ static void what_a_file_leaves_out_is_as_on_the_card_that_it_is_like(void **stat
     write_card("{\"like\": \"t4\", \"capability\": 90}");
     assert_int_equal(mt_device_find_card("sim:card.json", &card), MT_OK);
     assert_true(card.matmul_workspace_bytes == 33554432 && card.threads_per_multiprocessor == 2048);
+    assert_true(card.block_shared_bytes == 232448 && card.l2_bytes == t4.l2_bytes);
     struct mt_device *device;
     assert_int_equal(mt_device_open("sim:card.json:2GiB", &device), MT_OK);
     assert_true(device->capacity_bytes == (uint64_t)2 << 30);
@@ -340,6 +365,7 @@ int main(void)
         TEST(the_document_has_the_table_as_printed),
         TEST(all_cards_are_listed_in_every_form),
         TEST(a_printed_card_is_a_file_of_it),
+        TEST(caches_are_as_the_driver_reports_them),
         TEST(a_product_is_found_by_its_whole_name),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
         TEST(no_spelling_is_cut),

@@ -28,7 +28,10 @@ struct mt_card {
     uint64_t others_bytes;      /* of that, what other processes hold; 0 of a known card */
     int capability;             /* of CUDA, times ten: 90 is 9.0 */
     int multiprocessors;
-    int threads_per_multiprocessor;  /* that may be resident at once */
+    int threads_per_multiprocessor; /* that may be resident at once */
+    uint64_t l2_bytes;              /* the cache that all multiprocessors share */
+    uint64_t block_shared_bytes;    /* the most shared memory of a block that opts in */
+    uint64_t multiprocessor_shared_bytes;
     uint64_t matmul_workspace_bytes; /* that PyTorch gives to cuBLAS, for each thread that computes products */
     uint32_t launch_ns;              /* the least time from a kernel's begin to the next one's */
     uint32_t eager_launch_ns;        /* that PyTorch takes on the host to launch a kernel */
@@ -57,6 +60,19 @@ static inline bool mt_card_takes_fp8(const struct mt_card *card)
     return card->capability >= MT_LEAST_FP8_CAPABILITY;
 }
 
+/* Sets the shared memory that cards of a compute capability have (CUDA C++ programming guide, technical specifications). Since 8.0,
+ * CUDA keeps 1 KiB of it for each block. */
+static inline void mt_card_complete_shared(struct mt_card *card)
+{
+    enum { KIB = 1024, PASCAL_BLOCK_KIB = 48 };
+    const int capability = card->capability, major = capability / 10;
+    const bool is_small = capability == 86 || capability == 89 || major == 12;
+    const int before_8 = capability / 5 == 14 ? 96 : 64, since_8 = is_small ? 100 : major == 8 ? 164 : 228;
+    const int kib = major < 8 ? before_8 : since_8;
+    card->multiprocessor_shared_bytes = (uint64_t)kib * KIB;
+    card->block_shared_bytes = (uint64_t)(major < 7 ? PASCAL_BLOCK_KIB : major < 8 ? kib : kib - 1) * KIB;
+}
+
 /* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times
  * were measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md).
  * The rest are the threads of a multiprocessor (CUDA C++ programming guide, technical specifications), and PyTorch's
@@ -70,6 +86,7 @@ static inline void mt_card_complete(struct mt_card *card)
     const bool is_small = capability == 86 || capability == 87 || capability == 89 || major == 12;
     card->threads_per_multiprocessor = capability == 75 ? 1024 : is_small ? 1536 : 2048;
     const bool is_large = major == 9 || major == 10 || major == 12;
+    mt_card_complete_shared(card);
     card->matmul_workspace_bytes = is_large ? 8 * 4096 * 1024 : 2 * 4096 * 1024 + 8 * 16 * 1024;
 }
 

@@ -58,6 +58,9 @@ static void know_card(struct mt_card *card)
     card->capability = told.capability;
     card->multiprocessors = told.multiprocessors;
     card->threads_per_multiprocessor = told.threads_per_multiprocessor;
+    card->l2_bytes = told.l2_bytes;
+    card->block_shared_bytes = told.block_shared_bytes;
+    card->multiprocessor_shared_bytes = told.multiprocessor_shared_bytes;
     card->matmul_workspace_bytes = told.matmul_workspace_bytes;
 }
 

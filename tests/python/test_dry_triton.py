@@ -65,7 +65,8 @@ kernel._init_handles()
 driver = triton.runtime.driver.active
 said["compiled"] = kernel.n_regs > 8, kernel.n_spills, "cubin" in kernel.asm, kernel.metadata.num_warps
 said["card"] = driver.get_current_target().arch, driver.utils.get_device_properties(0)["max_shared_mem"]
-said["torch"] = has_triton(), torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+properties = torch.cuda.get_device_properties(0)
+said["torch"] = has_triton(), properties.shared_memory_per_block_optin, properties.L2_cache_size
 
 large = torch.ones(8 << 20, dtype=torch.uint8, device="cuda")
 out = torch.empty_like(large)
@@ -127,7 +128,7 @@ def test_arguments_are_checked_as_on_a_card(run):
 def test_the_card_and_compiled_kernels_are_described(run):
     said, *_ = run
     assert said["compiled"] == [True, 0, True, 4]
-    assert said["card"] == [89, 99 << 10] and said["torch"] == [True, 99 << 10]
+    assert said["card"] == [89, 99 << 10] and said["torch"] == [True, 99 << 10, 72 << 20]
 
 
 def test_an_autotuner_benchmarks_once_with_the_buffers_of_a_card(run):

@@ -16,7 +16,6 @@ CUDA = 1  # the number of the device type
 COUNTED = ("allocation", "segment", "inactive_split", "oversize_allocations", "oversize_segments", "requested_bytes",
            "allocated_bytes", "reserved_bytes", "inactive_split_bytes")
 POOLS = ("small_pool", "large_pool", "all")
-MIB = 1 << 20
 
 
 class Properties:
@@ -32,15 +31,6 @@ def now_of(counted: str) -> int:
 
 
 LIVE, RESERVED, REQUESTED = now_of("allocated_bytes"), now_of("reserved_bytes"), now_of("requested_bytes")
-
-# Shared memory that a block can use at most, and of a multiprocessor, in KiB, by compute capability (CUDA C++ programming guide,
-# technical specifications). Of an unlisted capability: the greatest listed one below it.
-SHARED_KIB = {70: (96, 96), 75: (64, 64), 80: (163, 164), 86: (99, 100), 87: (163, 164), 89: (99, 100), 90: (227, 228), 120: (99, 100)}
-
-
-def shared_kib(capability: int) -> tuple[int, int]:
-    return SHARED_KIB[max((each for each in SHARED_KIB if each <= capability), default=min(SHARED_KIB))]
-
 
 class Cards:
     """Cards of one kind. `memory` is libmemtrace_torch.so, `device` the library that was compiled for this PyTorch."""
@@ -79,14 +69,13 @@ class Cards:
 
     def properties(self, device: int) -> Any:
         card = self.description
-        of_block, of_multiprocessor = shared_kib(card.capability)
         return Properties(
             name=card.name.decode(), major=card.capability // 10, minor=card.capability % 10,
             total_memory=card.total_bytes, multi_processor_count=card.multiprocessors,
             max_threads_per_multi_processor=card.threads_per_multiprocessor, warp_size=32, regs_per_multiprocessor=65536,
-            is_integrated=0, is_multi_gpu_board=0, L2_cache_size=60 * MIB, max_threads_per_block=1024, gcnArchName="", uuid="",
-            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=of_block << 10,
-            shared_memory_per_multiprocessor=of_multiprocessor << 10)
+            is_integrated=0, is_multi_gpu_board=0, L2_cache_size=card.l2_bytes, max_threads_per_block=1024, gcnArchName="", uuid="",
+            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=card.block_shared_bytes,
+            shared_memory_per_multiprocessor=card.multiprocessor_shared_bytes)
 
     def check(self, device: int) -> None:
         """Fails if there is no such card, with the words of PyTorch's allocator."""

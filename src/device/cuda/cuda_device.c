@@ -423,6 +423,9 @@ static mt_status describe(struct cuda *cuda)
     snprintf(card->product, sizeof card->product, "%.47s", properties.name);
     mt_card_complete(card);
     card->threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor;
+    card->l2_bytes = (uint64_t)properties.l2CacheSize;
+    card->block_shared_bytes = properties.sharedMemPerBlockOptin;
+    card->multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
     process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
 }

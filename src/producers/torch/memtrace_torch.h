@@ -354,6 +354,7 @@ struct memtrace_torch_description {
     char name[64];
     uint64_t total_bytes, context_bytes; /* as the driver tells; of that, what a process holds beside its allocator */
     uint64_t others_bytes;               /* and what other processes hold */
+    uint64_t l2_bytes, block_shared_bytes, multiprocessor_shared_bytes; /* as in device/card.h */
     int32_t capability, multiprocessors, threads_per_multiprocessor;
 };
 

@@ -20,6 +20,9 @@ int memtrace_torch_describe(const char *device, struct memtrace_torch_descriptio
     out->total_bytes = card->memory_bytes;
     out->context_bytes = card->context_bytes;
     out->others_bytes = card->others_bytes;
+    out->l2_bytes = card->l2_bytes;
+    out->block_shared_bytes = card->block_shared_bytes;
+    out->multiprocessor_shared_bytes = card->multiprocessor_shared_bytes;
     out->capability = card->capability;
     out->multiprocessors = card->multiprocessors;
     out->threads_per_multiprocessor = card->threads_per_multiprocessor;

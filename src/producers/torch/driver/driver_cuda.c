@@ -127,18 +127,9 @@ MT_EXPORTED int cuDeviceGetUuid(void *out, int device)
     return cuDeviceGetUuid_v2(out, device);
 }
 
-/* Returns the shared memory of a multiprocessor, in KiB (CUDA C++ programming guide, technical specifications). A block can have
- * all but one, except on Turing. */
-static int shared_kib(int capability)
-{
-    const bool is_large = capability == 80 || capability == 87;
-    return capability < 80 ? 64 : is_large ? 164 : capability / 10 == 8 || capability / 10 == 12 ? 100 : 228;
-}
-
 /* Finds an attribute of a card. False if it is not known. */
 static bool find_attribute(const struct memtrace_torch_description *card, int attribute, int *out)
 {
-    const int shared = shared_kib(card->capability);
     const int known[][2] = {
         {1 /* threads per block */, 1024},
         {2 /* block's x */, 1024},
@@ -153,14 +144,15 @@ static bool find_attribute(const struct memtrace_torch_description *card, int at
         {12 /* registers per block */, 65536},
         {16 /* multiprocessors */, card->multiprocessors},
         {18 /* integrated */, 0},
+        {38 /* L2 cache */, (int)card->l2_bytes},
         {39 /* threads per multiprocessor */, card->threads_per_multiprocessor},
         {41 /* unified addresses */, 1},
         {75 /* capability */, card->capability / 10},
         {76, card->capability % 10},
-        {81 /* shared memory per multiprocessor */, shared * KIB},
+        {81 /* shared memory per multiprocessor */, (int)card->multiprocessor_shared_bytes},
         {82 /* registers per multiprocessor */, 65536},
         {83 /* managed memory */, 1},
-        {97 /* shared memory per block that asks for it */, (card->capability < 80 ? shared : shared - 1) * KIB},
+        {97 /* shared memory per block that asks for it */, (int)card->block_shared_bytes},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i][0] == attribute) {
