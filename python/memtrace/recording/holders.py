@@ -27,6 +27,7 @@ import torch
 
 from .holder_names import FunctionCache, Holder, Names, Reference, fields_of
 from .labels import start_of
+from .live_objects import objects_of
 
 PATIENCE = 20.0  # seconds for a child that counts
 MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
@@ -52,23 +53,23 @@ def known_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> set[int]
 
 
 def tensors_on_cards() -> list[torch.Tensor]:
-    return [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and start_of(one)]
+    return [one for one in objects_of(torch.Tensor)[0] if is_on_card(one)]
+
+
+def is_on_card(tensor: torch.Tensor) -> bool:
+    """True if a tensor has memory on a card, which the compiler's FakeTensor only pretends."""
+    return type(tensor).__name__ != "FakeTensor" and start_of(tensor) != 0
 
 
 def tensors_to_name() -> list[torch.Tensor]:
     """Returns the tensors on cards whose holders are not known."""
-    tensors, modules, optimizers = [], [], []
-    for one in gc.get_objects():
-        kind = type(one)
-        if issubclass(kind, torch.Tensor):
-            tensors.append(one)
-        elif issubclass(kind, torch.nn.Module):
-            modules.append(one)
-        elif issubclass(kind, torch.optim.Optimizer):
-            optimizers.append(one)
+    return unknown_tensors(*objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer))
+
+
+def unknown_tensors(tensors: list[torch.Tensor], modules: list[Any], optimizers: list[Any]) -> list[torch.Tensor]:
     known = known_tensors(modules, optimizers)
     return [tensor for tensor in tensors if id(tensor) not in known and not isinstance(tensor, torch.nn.Parameter)
-            and start_of(tensor)]
+            and is_on_card(tensor)]
 
 
 # ---- census ----

@@ -2,7 +2,6 @@
 activations are kept for them."""
 from __future__ import annotations
 
-import gc
 import re
 import weakref
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .holder_names import Names
+from .live_objects import objects_of
 from .spread import local_of
 
 SECOND = 2  # the step of an optimizer at which parameters are compared with what they were at its first
@@ -41,17 +41,13 @@ class Gradients:
         if step > SECOND or (step == 1 and len(self.steps) == MOST_OPTIMIZERS):
             return []
         self.steps[optimizer] = step
-        optimizers, modules = objects_of(torch.optim.Optimizer), objects_of(torch.nn.Module)
+        optimizers, modules = objects_of(torch.optim.Optimizer, torch.nn.Module)
         without = without_optimizer(modules, optimizers)
         if step == SECOND:
             unchanged = {number for number, one in without.items() if self.versions.get(number) == one._version}
             return list(merged(described(modules, unchanged, frames)))
         self.versions.update({number: one._version for number, one in without.items()})
         return []
-
-
-def objects_of(kind: type) -> list[Any]:
-    return [one for one in gc.get_objects() if issubclass(type(one), kind)]
 
 
 def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, torch.nn.Parameter]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import gc
 import math
 import os
 import pathlib
@@ -28,6 +27,7 @@ from . import abi, stacks
 from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
 from .handover import RANKS, store_arguments, tell, trace_of_rank
 from .labels import Labels
+from .live_objects import objects_of
 from .observer import Observer
 
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
@@ -239,7 +239,7 @@ class Watcher(Labels):
 
 def optimizers() -> list[Any]:
     """Returns all optimizers of PyTorch's that there are. Takes long."""
-    return [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+    return objects_of(torch.optim.Optimizer)[0]
 
 
 def fall_back(reason: str) -> None:

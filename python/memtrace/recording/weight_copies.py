@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from .holder_names import Holder, Names
-from .holders import census, tensors_to_name
+from .holders import census, unknown_tensors
 from .labels import start_of
-from .not_updated import objects_of
+from .live_objects import objects_of
 from .spread import local_of
 
 Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # returns the tensors with the shapes of trained weights
@@ -23,7 +23,8 @@ LEAST_SHARE = 2  # this part of the bytes of the trained weights makes a copy of
 def weight_copies(called: Collection[Any], frames: list[Any]) -> Iterator[Holder]:
     """Yields the holders of copies. `called` are the modules that the program calls: another model with the same shapes, such as a
     teacher, is none."""
-    trained = [one for optimizer in objects_of(torch.optim.Optimizer) for group in optimizer.param_groups
+    tensors, modules, optimizers = objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+    trained = [one for optimizer in optimizers for group in optimizer.param_groups
                for one in group["params"] if start_of(one)]
     shapes, addresses = {one.shape for one in trained}, {start_of(one) for one in trained}
     least = sum(one.nbytes for one in trained) // LEAST_SHARE
@@ -33,17 +34,18 @@ def weight_copies(called: Collection[Any], frames: list[Any]) -> Iterator[Holder
 
     if not trained:
         return
-    for holder in (*census(frames, alike(tensors_to_name())).values(), *copied_modules(called, addresses, frames, alike)):
+    unknown = unknown_tensors(tensors, modules, optimizers)
+    for holder in (*census(frames, alike(unknown)).values(), *copied_modules(modules, called, addresses, frames, alike)):
         if holder.size >= least and not holder.has_graph:
             holder.is_copy = True
             holder.references.clear()  # so that a later census does not find them
             yield holder
 
 
-def copied_modules(called: Collection[Any], addresses: set[int], frames: list[Any], alike: Alike) -> Iterator[Holder]:
-    """Yields the holders of modules that the program neither trains nor calls, with their tensors that `alike` returns. `addresses`
+def copied_modules(modules: list[Any], called: Collection[Any], addresses: set[int], frames: list[Any],
+                   alike: Alike) -> Iterator[Holder]:
+    """Yields the holders of those `modules` that the program neither trains nor calls, with their tensors that `alike` returns. `addresses`
     are of the trained weights."""
-    modules = objects_of(torch.nn.Module)
     inner = {id(child) for module in modules for child in module.children()}
     for root in modules:
         tensors = [*root.parameters(), *root.buffers()] if id(root) not in inner else []
