@@ -87,11 +87,13 @@ PARTS = {
         f"{INDUCTOR}runtime.benchmarking.InductorBenchmarker.benchmark_gpu",
         f"{INDUCTOR}runtime.autotune_cache.AutotuneCache._setup_local_cache(self,inductor_meta)",
         f"{INDUCTOR}codecache.CacheBase.get_local_cache(self)", f"{INDUCTOR}codecache.CacheBase.update_local_cache(self,local_cache)",
-        f"{INDUCTOR}codecache.FxGraphCache._save_graph(key)",
-        "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save(key)", "torch._guards.CompileContext.current_compile_id",
+        f"{INDUCTOR}codecache.FxGraphCache._save_graph(key,compiled_graph)", f"{INDUCTOR}output_code.CompiledFxGraph.__call__",
+        "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save(key,entry)",
+        "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache._lookup(key)", "torch._guards.CompileContext.current_compile_id",
         f"{INDUCTOR}select_algorithm.AlgorithmSelectorCache.__call__(self,name,choices)"), "compiled programs run as eager ones"),
     "padding of matmuls": Part("dry/inductor_choices.py", (
-        f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2)",
+        f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2,op,input)",
+        f"{INDUCTOR}fx_passes.pad_mm.should_exclude_padding_time(match,arg_name)",
         f"{INDUCTOR}fx_passes.pad_mm.is_padded_faster(key,ori_time,pad_time)"), "Inductor pads no matmul"),
     "tensor types": Part("dry/replaced.py", ("torch.set_default_tensor_type",), "types such as torch.cuda.FloatTensor fail"),
     "archives": Part("dry/saving.py", (

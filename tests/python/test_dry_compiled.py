@@ -1,10 +1,14 @@
 """torch.compile in dry runs: Inductor's code runs without its kernels. Without Triton, the program runs as it is without."""
+import copy
 import csv
+import gc
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -163,6 +167,45 @@ def test_a_matmul_is_padded_if_a_card_padded_it():
 
 def test_aotinductor_is_refused_by_name(run):
     assert "memtrace: a dry run has no AOTInductor" in run[0]["refused"]
+
+
+CACHED = """
+import torch
+from torch._dynamo.utils import counters
+left, right = (torch.ones(*size, device="cuda", dtype=torch.bfloat16, requires_grad=True) for size in ((4096, 1023), (1023, 4096)))
+torch.compile(lambda left, right: (left @ right).sum() * SCALE)(left, right).backward()
+print(counters["aot_autograd"]["autograd_cache_hit"], torch.cuda.max_memory_allocated())
+"""
+
+
+def test_a_graph_from_the_cache_has_the_memory_and_choices_of_its_benchmarks(tmp_path):
+    program = CACHED.replace("SCALE", repr(random.random()))  # which no run before had
+    said, choices = [], []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        done = dry(tmp_path / name, program)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.split())
+        choices.append(ask(tmp_path / name, "runs")["rows"][0]["choices"])
+    assert [int(hits) for hits, _ in said] == [0, 1]
+    assert said[0][1] == said[1][1] and choices[0] == choices[1] and len(choices[0]) == 3  # forward and both gradients
+
+
+def test_garbage_is_collected_for_a_graph_from_the_cache_if_it_was_when_it_was_compiled():
+    from memtrace.dry.cached_garbage import Garbage, collections
+
+    garbage, graphs = Garbage(), [types.SimpleNamespace(), types.SimpleNamespace()]
+    garbage.keep(graphs[0])
+    gc.collect()
+    garbage.keep(graphs[1])
+    cached = [copy.copy(graph) for graph in graphs]
+    for graph in graphs:
+        garbage.call(lambda graph: None, graph)
+    counts = [collections()]
+    for graph in (*cached, *cached):
+        garbage.call(lambda graph: None, graph)
+        counts.append(collections())
+    assert [count - counts[0] for count in counts[1:]] == [0, 1, 1, 1]
 
 
 def test_a_card_s_choices_are_used(tmp_path):

@@ -9,7 +9,6 @@ each run tunes as the first one on a card does. Tuning takes memory, whose categ
 """
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -19,8 +18,10 @@ from typing import Any, Optional
 
 import torch
 
-from .._private_names import has, replace, wrap
+from .._private_names import has, original_of, replace, wrap
 from ..recording.labels import Labels
+from .cached_garbage import Garbage
+from .cached_padding import PAD_MM, Padding
 from .places import Place
 from .triton_tuning import CATEGORY, Choice, Kernel, choices
 
@@ -29,6 +30,7 @@ ALIGNMENT = 8  # of rows and columns in 16 bits
 LEAST_WORK = 10 ** 10  # products of numbers in a matmul from which an H200 pads
 LEAST_SHARE = 400  # and by how much a dimension that is padded in both operands must be used, as rows·columns / (rows + columns)
 ASSUMED_SIZE = 128  # of a dimension that is open
+JOINT_CACHE = "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache."
 
 
 # ---- padding ----
@@ -94,7 +96,10 @@ class Choices:
         self.configurations: dict[str, dict[str, Any]] = {}  # by the name of a .best_config file
         self.products: dict[str, Any] = {}
         self.product: Optional[Product] = None  # that is judged now
-        self.tuned: dict[str, set[Any]] = {"joint": set(), "own": set()}  # compilations that benchmarked, by the graph
+        self.is_benchmarked = False  # the product
+        self.padding = Padding(lambda *given: original_of(PAD_MM + "_should_pad")(*given))
+        self.garbage = Garbage()
+        self.tuned: set[Any] = set()  # compilations that benchmarked kernels
 
     def begin(self) -> None:
         self.labels.workspace_category(CATEGORY)
@@ -105,25 +110,43 @@ class Choices:
         replace(cache + "get_local_cache", lambda cache: self.products)
         replace(cache + "update_local_cache", lambda cache, local_cache: None)  # it has changed self.products itself
         if has("padding of matmuls"):
-            wrap("torch._inductor.fx_passes.pad_mm._should_pad", self.judge)
-            wrap("torch._inductor.fx_passes.pad_mm.is_padded_faster", self.is_padded_faster)
+            wrap(PAD_MM + "_should_pad", self.judge)
+            wrap(PAD_MM + "is_padded_faster", self.is_padded_faster)
+            wrap(PAD_MM + "should_exclude_padding_time", self.padding.planned)
         wrap("torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__", self.select)
-        wrap("torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save", functools.partial(self.keep_graph, "joint"))
-        wrap("torch._inductor.codecache.FxGraphCache._save_graph", functools.partial(self.keep_graph, "own"))
+        wrap(JOINT_CACHE + "save", self.keep_joint_graph)
+        wrap(JOINT_CACHE + "_lookup", self.find_joint_graph)
+        wrap("torch._inductor.codecache.FxGraphCache._save_graph", self.keep_graph)
+        wrap("torch._inductor.output_code.CompiledFxGraph.__call__", self.garbage.call)
 
     # ---- benchmarks ----
 
-    def keep_graph(self, kind: str, save: Callable[..., Any], *given: Any, **named: Any) -> None:
+    def keep_graph(self, save: Callable[..., Any], key: str, graph: Any, *given: Any, **named: Any) -> None:
         """Stores a graph for later runs, unless they would lack the memory of its benchmarks."""
-        if torch._guards.CompileContext.current_compile_id() not in self.tuned[kind]:
-            save(*given, **named)
+        self.garbage.keep(graph)
+        if torch._guards.CompileContext.current_compile_id() not in self.tuned:
+            save(key, graph, *given, **named)
+
+    def keep_joint_graph(self, save: Callable[..., Any], key: str, entry: Any, *given: Any, **named: Any) -> None:
+        """Stores a graph of forward and backward with the benchmarks of its matmuls, unless their sizes are open."""
+        compilation = torch._guards.CompileContext.current_compile_id()
+        if compilation not in self.padding.dynamic:
+            self.padding.keep(compilation, entry)
+            save(key, entry, *given, **named)
+
+    def find_joint_graph(self, look_up: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        found = look_up(*given, **named)
+        if found is not None:
+            self.padding.repeat(found[0])
+        return found
 
     def benchmark(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Benchmarks in the fewest repetitions, which take the memory of all."""
         named.update(estimation_iters=1, memory_warmup_iters=0, benchmark_iters=1)
         compilation = torch._guards.CompileContext.current_compile_id()
-        if compilation is not None:
-            self.tuned["own" if self.product is None else "joint"].add(compilation)
+        self.is_benchmarked = self.product is not None
+        if compilation is not None and self.product is None:
+            self.tuned.add(compilation)
         with self.labels.labelled(CATEGORY):
             return original(*given, **named)
 
@@ -148,12 +171,15 @@ class Choices:
     # ---- matmuls ----
 
     def judge(self, original: Callable[..., Any], match: Any, mat1: Any, mat2: Any, *given: Any, **named: Any) -> Any:
-        self.product = Product(mat1, mat2)
+        self.product, self.is_benchmarked = Product(mat1, mat2), False
+        self.padding.begin_one()
         try:
             with self.labels.labelled(CATEGORY):
                 return original(match, mat1, mat2, *given, **named)
         finally:
             self.product = None
+            if self.is_benchmarked:
+                self.padding.note(torch._guards.CompileContext.current_compile_id(), mat1, mat2, *given, **named)
 
     def is_padded_faster(self, original: Callable[..., Any], key: str, ori_time: float, pad_time: float) -> bool:
         assert self.product is not None
