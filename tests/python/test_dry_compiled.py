@@ -208,6 +208,20 @@ def test_garbage_is_collected_for_a_graph_from_the_cache_if_it_was_when_it_was_c
     assert [count - counts[0] for count in counts[1:]] == [0, 1, 1, 1]
 
 
+@pytest.mark.parametrize("rows, block, warps, decides", [
+    (132, 1, 8, False), (133, 1, 8, True), (2 * 132, 1, 4, False), (2 * 132 + 1, 1, 4, True), (132 * 8, 8, 8, False)])
+def test_a_kernel_is_compiled_only_if_its_registers_may_decide(rows, block, warps, decides):
+    from memtrace.dry.inductor import Kernel, registers_decide
+
+    card = types.SimpleNamespace(regs_per_multiprocessor=65536, multi_processor_count=132)
+    config = types.SimpleNamespace(kwargs={"XBLOCK": block, "R0_BLOCK": 2048}, num_warps=warps)
+    small = types.SimpleNamespace(kwargs={"XBLOCK": block, "R0_BLOCK": 64}, num_warps=warps)
+    assert registers_decide(card, {"x": rows, "r0_": 4096}, config) == decides
+    combined = types.SimpleNamespace(kwargs={"XBLOCK_0": block, "R0_BLOCK_0": 2048}, num_warps=warps)
+    assert not registers_decide(card, {"x": 1 << 20, "r0_": 4096}, small) and registers_decide(card, {}, combined)
+    assert Kernel(lambda: pytest.fail("was compiled"), lambda: False).n_regs == 0
+
+
 def test_a_card_s_choices_are_used(tmp_path):
     operands = "((torch.Size([4096, 1023]), (1023, 1), torch.bfloat16), (torch.Size([1023, 4096]), (4096, 1), torch.bfloat16)"
     key = f"{operands}, 'exclude_pad:False', 'exclude_pad:False', <OpOverloadPacket(op='aten.mm')>, None, None)"

@@ -13,6 +13,7 @@ import atexit
 import copy
 import functools
 import importlib
+import math
 import os
 import pathlib
 import shutil
@@ -36,6 +37,8 @@ MODULES = ("torch._inductor.compile_fx", "torch._inductor.async_compile", "torch
            "torch._inductor.select_algorithm", "torch._inductor.graph")
 
 MOST_GRAPH_BYTES = 2 << 30  # of compiled graphs that are kept
+MOST_REGISTERS, WARP = 255, 32  # of a thread; threads
+LEAST_REDUCED = 64  # numbers of a block that Inductor does not halve (_iter_rblock_scale_candidates)
 
 is_changed = False  # Inductor is, and can be used
 
@@ -47,12 +50,14 @@ class Kernel:
 
     hash = ""
 
-    def __init__(self, compile: Callable[[], Any]) -> None:
-        self._compile = compile
+    def __init__(self, compile: Callable[[], Any], decides: Callable[[], bool]) -> None:
+        self._compile, self._decides = compile, decides
 
     @functools.cached_property
     def n_regs(self) -> int:
-        """Returns the registers of a thread, for which the kernel is compiled."""
+        """Returns the registers of a thread, for which the kernel is compiled; 0 if Inductor decides the same for any number."""
+        if not self._decides():
+            return 0
         compiled = self._compile().kernel
         compiled._init_handles()
         return int(compiled.n_regs)
@@ -89,8 +94,22 @@ def passed_names(function: Any) -> list[str]:
     return [name for index, name in enumerate(function.arg_names) if index not in function.constexprs]
 
 
+def registers_decide(properties: Any, size_hints: dict[str, int], config: Any) -> bool:
+    """True if Inductor tries smaller blocks of a reduction for some number of registers: a grid that is resident at once with the most
+    registers gets none, and neither do small blocks. Kernels of several reductions, since PyTorch 2.14, are not examined."""
+    if "XBLOCK" not in config.kwargs:
+        return True
+    blocks = -(-size_hints["x"] // config.kwargs["XBLOCK"])
+    reduced = math.prod(size for name, size in config.kwargs.items() if name.startswith("R"))
+    resident = max(properties.regs_per_multiprocessor // (MOST_REGISTERS * WARP * config.num_warps), 1)
+    return reduced > LEAST_REDUCED and blocks > resident * properties.multi_processor_count
+
+
 def precompile(cards: Any, original: Callable[..., Any], tuner: Any, config: Any) -> Uncompiled:
-    return Uncompiled(cards, tuner.fn, config, Kernel(lambda: original(tuner, config)))
+    def decides() -> bool:
+        return registers_decide(tuner.device_props, tuner.size_hints, config)
+
+    return Uncompiled(cards, tuner.fn, config, Kernel(lambda: original(tuner, config), decides))
 
 
 def load_new(original: Callable[..., Any], *given: Any, **named: Any) -> Any:
