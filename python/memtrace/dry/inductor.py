@@ -102,7 +102,7 @@ def registers_decide(properties: Any, size_hints: dict[str, int], config: Any) -
     blocks = -(-size_hints["x"] // config.kwargs["XBLOCK"])
     reduced = math.prod(size for name, size in config.kwargs.items() if name.startswith("R"))
     resident = max(properties.regs_per_multiprocessor // (MOST_REGISTERS * WARP * config.num_warps), 1)
-    return reduced > LEAST_REDUCED and blocks > resident * properties.multi_processor_count
+    return reduced > LEAST_REDUCED and bool(blocks > resident * properties.multi_processor_count)
 
 
 def precompile(cards: Any, original: Callable[..., Any], tuner: Any, config: Any) -> Uncompiled:
