@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from dry_convolution_models import fitted, residual_stages
 from dry_own_models import Block, Gpt, next_word_loss
 from dry_stage import Stage, Step, program
 from torch import nn
@@ -95,6 +96,14 @@ def compiled_optimizer(stage: Stage) -> Step:
         optimizer.zero_grad()
 
     return step
+
+
+@program(6, suite="compiled")
+def compiled_convolutions(stage: Stage) -> Step:
+    """A residual net. cuDNN decides the workspaces of its convolutions, and their layout is Inductor's choice."""
+    model = stage.made(lambda: nn.Sequential(*residual_stages((2, 2, 2)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1024, 1000)))
+    compiled = torch.compile(model)
+    return fitted(stage, model, lambda: F.cross_entropy(compiled(stage.noise(16, 3, 160, 160)), stage.words(1000, 16)), "bfloat16")
 
 
 @program(6, "transformers", suite="compiled")
