@@ -95,7 +95,7 @@ static void moments_that_nobody_keeps_are_refused(void **state)
         expect_refused(&config, "impl fused knows moments bf16 and 8bit");
         config.implementation = MT_IMPLEMENTATION_FUSED;
         config.optimizer = MT_OPTIMIZER_NONE;
-        expect_refused(&config, "it takes moments fp32");
+        expect_refused(&config, "it needs moments fp32");
         config.optimizer = MT_OPTIMIZER_ADAMW;
         config.parameter_dtype = MT_F64;
         expect_refused(&config, "not fp64");

@@ -45,7 +45,7 @@ static void options_of_the_model_and_of_programs_are_not_mixed(void **state)
     (void)state;
     expect_refusal("--vary batch=2", "--vary is of a program's arguments");
     expect_refusal("--model small --vary batch=2 -- python3 @batch", "--model is of memtrace's own model");
-    expect_refusal("--vary batch=2 --device cpu -- python3 @batch", "takes a simulated card");
+    expect_refusal("--vary batch=2 --device cpu -- python3 @batch", "needs a simulated card");
 }
 
 int main(void)

@@ -39,6 +39,40 @@ static mt_status find_peaks(const struct mt_question *question, struct mt_verdic
     return MT_OK;
 }
 
+/* Sets *out to the last measurement of that name; leaves it if there is none. */
+static mt_status find_bound(const struct mt_question *question, const char *name, double *out)
+{
+    struct mt_measurement_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = mt_trace_measurements(question->trace, question->run, name, &rows, &count);
+    if (status == MT_OK && count > 0 && rows[count - 1].value >= 0)
+        *out = rows[count - 1].value;
+    free(rows);
+    return status;
+}
+
+static struct mt_peak_range range_around(uint64_t bytes, double less, double more)
+{
+    return (struct mt_peak_range){less < (double)bytes ? bytes - (uint64_t)less : 0, bytes + (uint64_t)more};
+}
+
+/* Sets the ranges of the peaks. */
+static mt_status find_ranges(const struct mt_question *question, struct mt_verdict *out)
+{
+    enum { LIVE_LESS, LIVE_MORE, RESERVED_LESS, RESERVED_MORE, BOUNDS };
+    static const char *const names[BOUNDS] = {"bounds:live_less", "bounds:live_more", "bounds:reserved_less",
+                                              "bounds:reserved_more"};
+    double bounds[BOUNDS] = {-1, -1, -1, -1};
+    for (int i = 0; i < BOUNDS; i++)
+        MT_TRY(find_bound(question, names[i], &bounds[i]));
+    out->has_bounds = bounds[RESERVED_MORE] >= 0;
+    for (int i = 0; i < BOUNDS; i++)
+        bounds[i] = bounds[i] > 0 && bounds[i] < (double)INT64_MAX ? bounds[i] : 0;
+    out->live_range = range_around(out->live_bytes, bounds[LIVE_LESS], bounds[LIVE_MORE]);
+    out->needed_range = range_around(out->needed_bytes, bounds[RESERVED_LESS], bounds[RESERVED_MORE]);
+    return MT_OK;
+}
+
 /* Sets the line of the request that was refused. */
 static mt_status find_line(const struct mt_question *question, const struct mt_oom_answer *answer, struct mt_text *out)
 {
@@ -76,6 +110,7 @@ mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict 
     MT_TRY(find_card(question, out));
     MT_TRY(find_peaks(question, out));
     out->needed_bytes = out->reserved_bytes + out->outside_bytes;
+    MT_TRY(find_ranges(question, out));
     if (out->is_out_of_memory)
         return find_refusal(question, out);
     out->fits = out->needed_bytes <= out->card_bytes;

@@ -14,11 +14,19 @@
 #include "analysis/run_question.h"
 #include "base/text.h"
 
+/* A peak with estimated scratch memory at the lower and at the upper end of its range. */
+struct mt_peak_range {
+    uint64_t low_bytes, high_bytes;
+};
+
 /* Invariants: needed_bytes == reserved_bytes + outside_bytes; of free_bytes and short_bytes at most one is positive; fits
- * is false for a run that ended out of memory, and if short_bytes > 0. Owns `line`. */
+ * is false for a run that ended out of memory, and if short_bytes > 0; ranges hold the peaks, and are equal to them without bounds.
+ * Owns `line`. */
 struct mt_verdict {
     bool fits, is_out_of_memory;
     uint64_t live_bytes, reserved_bytes, outside_bytes, needed_bytes;
+    struct mt_peak_range live_range, needed_range;
+    bool has_bounds;     /* the run has estimates, and their ranges are known */
     uint64_t card_bytes; /* of the card, as its driver would report them, less what other processes hold */
     bool is_shared;      /* other processes hold some */
     uint64_t free_bytes; /* of it, if the program fits */

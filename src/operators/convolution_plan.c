@@ -63,20 +63,27 @@ static bool ask(const struct mt_operator_plan *plan, const struct mt_operator_ca
            source->ask(source->state, plan->card, &question, &how, out);
 }
 
+static void use_estimate(struct mt_operator_plan *plan, const struct convolution *convolution)
+{
+    const int64_t bytes = estimate(convolution), tensors = mt_operand_bytes(convolution->x) +
+                                                           mt_operand_bytes(convolution->w) +
+                                                           mt_operand_bytes(convolution->y);
+    mt_inner_use_about(plan, bytes, mt_convolution_shape_range(bytes, tensors));
+}
+
 /* Takes the workspace: without an answer, an estimate of it. */
 static void use_workspace(struct mt_operator_plan *plan, const struct mt_operator_call *call,
                           const struct convolution *convolution)
 {
     struct mt_convolution_run run;
     if (!ask(plan, call, convolution, &run)) {
-        const int64_t bytes = estimate(convolution);
-        if (bytes > 0)
-            mt_inner_use(plan, bytes);
+        use_estimate(plan, convolution);
         return;
     }
     if (run.is_trial)
         mt_inner_trial(plan);
-    for (int64_t i = run.first; i < run.answer.count; i++)
+    mt_inner_try_about(plan, (int)run.first, run.answer.workspace_bytes[run.first], run.answer.range);
+    for (int64_t i = run.first + 1; i < run.answer.count; i++)
         mt_inner_try(plan, (int)i, run.answer.workspace_bytes[i]);
 }
 

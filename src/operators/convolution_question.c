@@ -8,6 +8,21 @@
 
 enum { BATCH, CHANNELS, FIRST_SPATIAL, MOST_ALIGNMENT = 32 };
 
+struct mt_byte_range mt_convolution_shape_range(int64_t bytes, int64_t tensor_bytes)
+{
+    return (struct mt_byte_range){.low = 0, .high = bytes + tensor_bytes + tensor_bytes / 4};
+}
+
+struct mt_byte_range mt_convolution_choice_range(const struct mt_convolution_answer *answer)
+{
+    struct mt_byte_range range = {answer->workspace_bytes[0], answer->workspace_bytes[0]};
+    for (int64_t i = 1; i < answer->count; i++) {
+        range.low = mt_smaller(range.low, answer->workspace_bytes[i]);
+        range.high = mt_greater(range.high, answer->workspace_bytes[i]);
+    }
+    return range;
+}
+
 /* Writes the dimensions from the innermost to the outermost. */
 static void order_of(int dims, bool is_channels_last, int out[MT_CONVOLUTION_MOST_DIMS])
 {

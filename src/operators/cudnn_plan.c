@@ -190,21 +190,37 @@ static int64_t tree_nodes(int64_t leaves)
     return nodes;
 }
 
-/* Returns the bytes of the scheduler and of partial results, if so many blocks run at once. */
-static int64_t scheduled_bytes(const struct tiled *tiled, int64_t resident)
+/* Returns the last tiles, of which all run at once, where so many blocks do. */
+static int64_t tail_of(const struct tiled *tiled, int64_t resident)
+{
+    return tiled->count <= resident ? tiled->count : tiled->count % resident;
+}
+
+/* Returns the parts that each of the last tiles is cut into. */
+static int64_t parts_of(const struct tiled *tiled, int64_t resident)
+{
+    const int64_t tail = tail_of(tiled, resident), most = tail > 0 ? resident / tail : 1;
+    if (!tiled->may_split || most <= 1)
+        return 1;
+    return tiled->count > resident ? mt_smaller(most, parts_of_tail(tiled)) : parts_of_all(tiled, most);
+}
+
+/* Returns the bytes of the scheduler and of partial results, if the last tiles are cut into so many parts. */
+static int64_t cut_bytes(const struct tiled *tiled, int64_t resident, int64_t parts)
 {
     enum { ALIGNED = 127, COUNTERS = 8, MANY_WAVES = 2 };
-    const int64_t waves = mt_divide_up(tiled->count, resident);
-    const int64_t tail = tiled->count <= resident ? tiled->count : tiled->count % resident;
-    const int64_t most = tail > 0 ? resident / tail : 1;
-    int64_t parts = 1;
-    if (tiled->may_split && most > 1)
-        parts = tiled->count > resident ? mt_smaller(most, parts_of_tail(tiled)) : parts_of_all(tiled, most);
-    const int64_t is_long = waves > MANY_WAVES;
+    const int64_t tail = tail_of(tiled, resident);
+    const int64_t is_long = mt_divide_up(tiled->count, resident) > MANY_WAVES;
     if (parts <= 1)
         return is_long * (ALIGNED + MT_FLOAT_BYTES);
     return MT_PRODUCT(parts, tail, tiled->tile->rows, tiled->tile->columns, MT_FLOAT_BYTES) + ALIGNED +
            MT_FLOAT_BYTES * (tail * tree_nodes(parts) + COUNTERS + is_long);
+}
+
+/* Returns the bytes of the scheduler and of partial results, if so many blocks run at once. */
+static int64_t scheduled_bytes(const struct tiled *tiled, int64_t resident)
+{
+    return cut_bytes(tiled, resident, parts_of(tiled, resident));
 }
 
 static bool is_scheduled(const struct mt_convolution_question *question, const struct mt_cudnn_plan *plan)
@@ -223,28 +239,52 @@ static bool is_near_cut(const struct tiled *tiled, int64_t resident)
     return tiled->may_split && tiled->count > resident && tail > 0 && resident / tail > 1 && cuts > 0.8 && cuts < 1.25;
 }
 
-/* Replaces what the scheduler takes with cuDNN's assumed multiprocessors by what it takes with the card's. False if the bytes may
- * differ: the rest of the workspace, copies of channels, is 0 or 16 bytes and whole elements, else the formula is not this
- * kernel's, and the bytes stay as they are. */
-static bool schedule_for_card(const struct mt_card *card, const struct mt_convolution_question *question,
-                              const struct mt_cudnn_plan *plan, int64_t *bytes)
+/* A workspace. */
+struct room {
+    int64_t bytes;
+    bool is_estimate;
+    struct mt_byte_range range; /* of an estimate */
+};
+
+/* Returns an estimate that rests on the shapes alone. */
+static struct room guess(const struct mt_convolution_question *question, int64_t bytes)
+{
+    const struct mt_convolution_tensor *const tensors[] = {&question->x, &question->w, &question->y};
+    int64_t elements = 0;
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        elements += mt_product_of(tensors[i]->sizes, (size_t)question->dims);
+    const int64_t item_bytes = question->dtype == MT_SCALAR_DOUBLE  ? 2 * MT_FLOAT_BYTES
+                               : question->dtype == MT_SCALAR_FLOAT ? MT_FLOAT_BYTES
+                                                                    : MT_FLOAT_BYTES / 2;
+    return (struct room){bytes, true, mt_convolution_shape_range(bytes, MT_PRODUCT(elements, item_bytes))};
+}
+
+/* Returns the workspace of a plan with what the scheduler takes with the card's multiprocessors, not with those that cuDNN assumed. The
+ * rest of the workspace, copies of channels, is 0 or 16 bytes and whole elements; else the formula is not this kernel's, and the
+ * bytes stay as they are. */
+static struct room schedule_for_card(const struct mt_card *card, const struct mt_convolution_question *question,
+                                     const struct mt_cudnn_plan *plan)
 {
     enum { COPIES_LEAST = 16, COPIES_UNIT = 8 };
     struct tiled tiled;
     if (!find_tiled(question, plan, &tiled) || tiled.cluster > GROUP_MULTIPROCESSORS)
-        return false;
-    const int64_t copies = *bytes - scheduled_bytes(&tiled, blocks_of_groups(1, tiled.cluster));
+        return guess(question, plan->workspace_bytes);
+    const int64_t copies = plan->workspace_bytes - scheduled_bytes(&tiled, blocks_of_groups(1, tiled.cluster));
     if (copies != 0 && (copies < COPIES_LEAST || (copies - COPIES_LEAST) % COPIES_UNIT != 0))
-        return false;
+        return guess(question, plan->workspace_bytes);
     const int64_t resident = resident_blocks(card, tiled.cluster);
-    *bytes = copies + scheduled_bytes(&tiled, resident);
-    return !is_near_cut(&tiled, resident);
+    struct room room = {.bytes = copies + scheduled_bytes(&tiled, resident),
+                        .is_estimate = is_near_cut(&tiled, resident)};
+    if (room.is_estimate)
+        room.range = (struct mt_byte_range){copies + cut_bytes(&tiled, resident, 1),
+                                            copies + cut_bytes(&tiled, resident, parts_of(&tiled, resident) * 2)};
+    return room;
 }
 
 /* ---- engines that are left out without a card ---- */
 
-/* Writes the bytes of an engine. `is_estimate` if they do not follow from the shapes alone. */
-typedef bool engine_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate);
+/* Writes the workspace of an engine; false if it does not compute the convolution. */
+typedef bool engine_room(const struct mt_convolution_question *question, struct room *out);
 
 /* Returns the elements of the partial sums that cuBLASLt adds to a weight's gradient with channels last, of `result` elements: it
  * divides the pixels into parts until about 75 tiles of 128 x 128 run at once, and leaves results of many tiles whole. Found
@@ -258,7 +298,7 @@ static int64_t divided_elements(int64_t pixels, int64_t result)
 
 /* A product of channels by cuBLASLt, which chooses by measures of its own: what it took most often in 1,191 products of random
  * sizes on an H200. */
-static bool product_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+static bool product_room(const struct mt_convolution_question *question, struct room *out)
 {
     enum {
         LARGE_RESULT = 1 << 21,
@@ -275,22 +315,21 @@ static bool product_bytes(const struct mt_convolution_question *question, int64_
             return false;
     if (spatial_of(question, &question->w) != 1)
         return false;
-    *is_estimate = true;
+    out->is_estimate = true;
     const int64_t pixels = pixels_of(question, &question->y), from = question->w.sizes[0], to = question->w.sizes[1];
     const bool is_narrowing = from >= WIDE && to <= WIDE && to >= ALIGNED && pixels >= MANY_PIXELS;
-    *bytes = 0;
     if (question->kind == MT_CONVOLUTION_FORWARD)
-        *bytes = is_last && is_single && MT_PRODUCT(pixels, from) >= LARGE_RESULT ? OF_LARGE_RESULT : 0;
+        out->bytes = is_last && is_single && MT_PRODUCT(pixels, from) >= LARGE_RESULT ? OF_LARGE_RESULT : 0;
     else if (question->kind == MT_CONVOLUTION_INPUT_GRADIENT)
-        *bytes = is_narrowing && !is_single ? OF_NARROWING : 0;
+        out->bytes = is_narrowing && !is_single ? OF_NARROWING : 0;
     else
-        *bytes = MT_PRODUCT(is_last ? divided_elements(pixels, from * to) : MT_PRODUCT(question->x.sizes[0], from, to),
-                            MT_FLOAT_BYTES);
+        out->bytes = MT_PRODUCT(
+            is_last ? divided_elements(pixels, from * to) : MT_PRODUCT(question->x.sizes[0], from, to), MT_FLOAT_BYTES);
     return true;
 }
 
 /* Winograd's products of tiles of 4 × 4 results, each of 36 numbers, for filters of 3 × 3. Filters of 5 × 5 take more. */
-static bool winograd_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+static bool winograd_room(const struct mt_convolution_question *question, struct room *out)
 {
     enum { TILE = 4, NUMBERS = 36, SMALL_SIDE = 3, LARGE_SIDE = 5 };
     const int64_t *y = question->y.sizes, *w = question->w.sizes, side = w[2];
@@ -299,50 +338,48 @@ static bool winograd_bytes(const struct mt_convolution_question *question, int64
     for (int i = 0; i < 2; i++)
         if (question->stride[i] != 1 || question->dilation[i] != 1)
             return false;
-    *is_estimate |= side == LARGE_SIDE;
     const int64_t count = MT_PRODUCT(y[0], mt_divide_up(y[2], TILE), mt_divide_up(y[3], TILE));
-    *bytes = MT_PRODUCT(NUMBERS, MT_FLOAT_BYTES, MT_PRODUCT(count, w[0] + w[1]) + MT_PRODUCT(w[0], w[1]));
+    out->bytes = MT_PRODUCT(NUMBERS, MT_FLOAT_BYTES, MT_PRODUCT(count, w[0] + w[1]) + MT_PRODUCT(w[0], w[1]));
+    out->is_estimate = side == LARGE_SIDE;
     return true;
 }
 
 /* Weights of separate channels: 8 sums of each image. */
-static bool separate_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+static bool separate_room(const struct mt_convolution_question *question, struct room *out)
 {
     enum { SUMS = 8, CHANNELS = 32 };
-    (void)is_estimate;
-    *bytes = MT_PRODUCT(question->y.sizes[0], mt_round_up(question->w.sizes[0], CHANNELS),
-                        spatial_of(question, &question->w), SUMS, MT_FLOAT_BYTES);
+    out->bytes = MT_PRODUCT(question->y.sizes[0], mt_round_up(question->w.sizes[0], CHANNELS),
+                            spatial_of(question, &question->w), SUMS, MT_FLOAT_BYTES);
     return true;
 }
 
-static bool transform_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+static bool transform_room(const struct mt_convolution_question *question, struct room *out)
 {
-    *is_estimate = true;
-    return mt_cudnn_transform_bytes(question, bytes);
+    out->is_estimate = true;
+    return mt_cudnn_transform_bytes(question, &out->bytes);
 }
 
-static bool no_bytes(const struct mt_convolution_question *question, int64_t *bytes, bool *is_estimate)
+static bool no_room(const struct mt_convolution_question *question, struct room *out)
 {
-    (void)question, (void)is_estimate;
-    *bytes = 0;
+    (void)question, (void)out;
     return true;
 }
 
 static const struct left_out {
     enum mt_convolution_kind kind;
     int64_t engine, reason;
-    engine_bytes *bytes;
+    engine_room *room;
 } left_out[] = {
-    {MT_CONVOLUTION_FORWARD, 58, MT_CUDNN_NEEDS_HANDLE, product_bytes},
-    {MT_CONVOLUTION_INPUT_GRADIENT, 63, MT_CUDNN_NEEDS_HANDLE, product_bytes},
-    {MT_CONVOLUTION_WEIGHT_GRADIENT, 62, MT_CUDNN_NEEDS_HANDLE, product_bytes},
-    {MT_CONVOLUTION_WEIGHT_GRADIENT, 17, MT_CUDNN_NEEDS_HANDLE, winograd_bytes},
-    {MT_CONVOLUTION_FORWARD, 3, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
-    {MT_CONVOLUTION_INPUT_GRADIENT, 50, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
-    {MT_CONVOLUTION_WEIGHT_GRADIENT, 18, MT_CUDNN_NEEDS_HANDLE, transform_bytes},
-    {MT_CONVOLUTION_FORWARD, 5, MT_CUDNN_NEEDS_DRIVER, no_bytes},
-    {MT_CONVOLUTION_INPUT_GRADIENT, 6, MT_CUDNN_NEEDS_DRIVER, no_bytes},
-    {MT_CONVOLUTION_WEIGHT_GRADIENT, 16, MT_CUDNN_NEEDS_DRIVER, separate_bytes},
+    {MT_CONVOLUTION_FORWARD, 58, MT_CUDNN_NEEDS_HANDLE, product_room},
+    {MT_CONVOLUTION_INPUT_GRADIENT, 63, MT_CUDNN_NEEDS_HANDLE, product_room},
+    {MT_CONVOLUTION_WEIGHT_GRADIENT, 62, MT_CUDNN_NEEDS_HANDLE, product_room},
+    {MT_CONVOLUTION_WEIGHT_GRADIENT, 17, MT_CUDNN_NEEDS_HANDLE, winograd_room},
+    {MT_CONVOLUTION_FORWARD, 3, MT_CUDNN_NEEDS_HANDLE, transform_room},
+    {MT_CONVOLUTION_INPUT_GRADIENT, 50, MT_CUDNN_NEEDS_HANDLE, transform_room},
+    {MT_CONVOLUTION_WEIGHT_GRADIENT, 18, MT_CUDNN_NEEDS_HANDLE, transform_room},
+    {MT_CONVOLUTION_FORWARD, 5, MT_CUDNN_NEEDS_DRIVER, no_room},
+    {MT_CONVOLUTION_INPUT_GRADIENT, 6, MT_CUDNN_NEEDS_DRIVER, no_room},
+    {MT_CONVOLUTION_WEIGHT_GRADIENT, 16, MT_CUDNN_NEEDS_DRIVER, separate_room},
 };
 
 static const struct left_out *find_left_out(int64_t kind, const struct mt_cudnn_rejected *rejected)
@@ -360,40 +397,53 @@ static bool may_be_filtered(const struct mt_convolution_question *question)
     return question->is_deterministic != 0 || (question->dtype == MT_SCALAR_FLOAT && question->allows_tf32 == 0);
 }
 
-static void add(struct mt_convolution_answer *answer, int64_t bytes)
+/* Adds a plan. The first one decides whether the answer is an estimate. */
+static void add(const struct mt_convolution_question *question, struct room room, struct mt_convolution_answer *answer)
 {
-    if (answer->count < MT_CONVOLUTION_MOST_PLANS)
-        answer->workspace_bytes[answer->count++] = bytes;
+    if (answer->count == MT_CONVOLUTION_MOST_PLANS)
+        return;
+    if (answer->count == 0 && room.is_estimate && room.range.high == 0)
+        room = guess(question, room.bytes);
+    if (answer->count == 0) {
+        answer->is_estimate = room.is_estimate;
+        answer->range = room.range;
+    }
+    answer->workspace_bytes[answer->count++] = room.bytes;
 }
 
-/* Adds the engines that a card has, of those that were left out in [begin, end): `most` of them at most. The answer is an estimate if
- * one is there whose bytes are not known, or which may not be used. */
-static void add_left_out(const struct mt_convolution_question *question, const struct mt_cudnn_plans *plans,
-                         int64_t begin, int64_t end, int64_t most, struct mt_convolution_answer *out)
+/* What must be known of the engines that a card has: `most` of those that were left out in [begin, end). */
+struct wanted {
+    int64_t begin, end, most;
+};
+
+/* Adds engines that were left out. Returns true if there is one whose bytes are not known, or which may not be used. */
+static bool add_left_out(const struct mt_convolution_question *question, const struct mt_cudnn_plans *plans,
+                         struct wanted wanted, struct mt_convolution_answer *out)
 {
-    for (int64_t i = begin; i < end && most > 0; i++) {
+    bool is_uncertain = false;
+    for (int64_t i = wanted.begin; i < wanted.end && wanted.most > 0; i++) {
         const struct mt_cudnn_rejected *rejected = &plans->rejected[i];
         if (rejected->reason == MT_CUDNN_UNSUPPORTED)
             continue;
         const struct left_out *found = find_left_out(question->kind, rejected);
-        int64_t bytes = 0;
-        out->is_estimate |= found == NULL || may_be_filtered(question);
-        if (found == NULL || !found->bytes(question, &bytes, &out->is_estimate))
+        struct room room = {0};
+        is_uncertain |= found == NULL || may_be_filtered(question);
+        if (found == NULL || !found->room(question, &room))
             continue;
-        add(out, bytes);
-        most--;
+        room.is_estimate |= is_uncertain;
+        add(question, room, out);
+        wanted.most--;
     }
+    return is_uncertain;
 }
 
-/* Adds what a plan takes on the card. False if that is not known, and the bytes are cuDNN's as if for an absent card. */
-static bool add_plan(const struct mt_card *card, const struct mt_convolution_question *question,
-                     const struct mt_cudnn_plan *plan, struct mt_convolution_answer *out)
+/* Returns what a plan takes on the card. */
+static struct room room_of(const struct mt_card *card, const struct mt_convolution_question *question,
+                           const struct mt_cudnn_plan *plan)
 {
-    int64_t bytes = plan->workspace_bytes;
-    const bool is_known = card->capability / 10 != HOPPER || !is_scheduled(question, plan) ||
-                          schedule_for_card(card, question, plan, &bytes);
-    add(out, bytes);
-    return is_known;
+    if (card->capability / 10 != HOPPER || !is_scheduled(question, plan))
+        return (struct room){.bytes = plan->workspace_bytes};
+    return schedule_for_card(card, question, plan);
 }
 
 /* Adds the plan that PyTorch tries first: an engine that was left out, or the first of the list. Returns how many plans of the list
@@ -401,11 +451,13 @@ static bool add_plan(const struct mt_card *card, const struct mt_convolution_que
 static int64_t add_first(const struct mt_card *card, const struct mt_convolution_question *question,
                          const struct mt_cudnn_plans *plans, struct mt_convolution_answer *out)
 {
-    add_left_out(question, plans, 0, plans->first_rejected_count, 1, out);
+    const bool is_uncertain = add_left_out(question, plans, (struct wanted){0, plans->first_rejected_count, 1}, out);
     if (out->count > 0)
         return 0;
-    out->is_estimate |= plans->first_rejected_count == MT_CUDNN_MOST_REJECTED; /* there may be more */
-    out->is_estimate |= !add_plan(card, question, &plans->plans[0], out);
+    struct room room = room_of(card, question, &plans->plans[0]);
+    room.is_estimate |= is_uncertain;
+    room.is_estimate |= plans->first_rejected_count == MT_CUDNN_MOST_REJECTED; /* there may be more */
+    add(question, room, out);
     return 1;
 }
 
@@ -414,12 +466,14 @@ bool mt_cudnn_plan_answer(int64_t version, const struct mt_card *card, const str
 {
     if (plans->count == 0)
         return false;
-    *out = (struct mt_convolution_answer){.is_estimate = !mt_cudnn_is_checked(version, card)};
-    const int64_t begin = add_first(card, question, plans, out);
-    const bool is_estimate = out->is_estimate;
-    for (int64_t i = begin; i < plans->count; i++)
-        (void)add_plan(card, question, &plans->plans[i], out);
-    add_left_out(question, plans, plans->first_rejected_count, plans->rejected_count, plans->rejected_count, out);
-    out->is_estimate = is_estimate; /* whatever the others are */
+    *out = (struct mt_convolution_answer){0};
+    for (int64_t i = add_first(card, question, plans, out); i < plans->count; i++)
+        add(question, room_of(card, question, &plans->plans[i]), out);
+    (void)add_left_out(question, plans,
+                       (struct wanted){plans->first_rejected_count, plans->rejected_count, plans->rejected_count}, out);
+    if (!mt_cudnn_is_checked(version, card)) {
+        out->is_estimate = true;
+        out->range = guess(question, out->workspace_bytes[0]).range;
+    }
     return true;
 }

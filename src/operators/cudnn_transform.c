@@ -10,11 +10,6 @@ struct planes {
     bool is_copied; /* channels are last */
 };
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t planes_of(const struct mt_convolution_tensor *tensor)
 {
     return MT_PRODUCT(tensor->sizes[BATCH], tensor->sizes[CHANNELS]);
@@ -52,7 +47,7 @@ static bool is_taken(const struct mt_convolution_question *question, int64_t str
 static int64_t whole_side(const struct mt_convolution_question *question)
 {
     const int64_t *y = question->y.sizes, *w = question->w.sizes;
-    return larger(y[HEIGHT] + w[HEIGHT], y[WIDTH] + w[WIDTH]) - 1;
+    return mt_greater(y[HEIGHT] + w[HEIGHT], y[WIDTH] + w[WIDTH]) - 1;
 }
 
 enum { MOST_SIDE = 256 }; /* of a plane that is transformed as a whole */
@@ -80,13 +75,13 @@ static int64_t copies_bytes(const struct planes *planes)
 /* The weights are turned around. */
 static int64_t forward_bytes(const struct planes *planes, int64_t plane)
 {
-    return MT_PRODUCT(larger(planes->w + planes->x, planes->y), plane) +
+    return MT_PRODUCT(mt_greater(planes->w + planes->x, planes->y), plane) +
            MT_PRODUCT(planes->w, planes->w_pixels, MT_FLOAT_BYTES) + copies_bytes(planes);
 }
 
 static int64_t weight_gradient_bytes(const struct planes *planes, int64_t plane)
 {
-    return MT_PRODUCT(larger(planes->x + planes->y, planes->w), plane) +
+    return MT_PRODUCT(mt_greater(planes->x + planes->y, planes->w), plane) +
            MT_PRODUCT(planes->y, planes->y_pixels, MT_FLOAT_BYTES) + copies_bytes(planes);
 }
 
@@ -97,12 +92,12 @@ static int64_t input_gradient_bytes(const struct mt_convolution_question *questi
     enum { TILE_SIDE = 32, TILE = 32 * 17 * 8, PHASES = 4 };
     const int64_t *x = question->x.sizes, *w = question->w.sizes, *y = question->y.sizes;
     if (!is_strided) {
-        const int64_t side = larger(whole_side(question), larger(x[HEIGHT] + w[HEIGHT], x[WIDTH] + w[WIDTH]) - 1);
+        const int64_t side = mt_greater(whole_side(question), mt_greater(x[HEIGHT] + w[HEIGHT], x[WIDTH] + w[WIDTH]) - 1);
         const int64_t buffers = side > TILE_SIDE ? 2 : 1;
         return MT_PRODUCT(TILE, planes->w + buffers * (planes->x + planes->y)) + copies_bytes(planes);
     }
     const int64_t rows = mt_divide_up(w[HEIGHT], 2), columns = mt_divide_up(w[WIDTH], 2), height = y[HEIGHT] + rows - 1,
-                  width = y[WIDTH] + columns - 1, buffers = larger(height, width) > TILE_SIDE ? 2 : 1;
+                  width = y[WIDTH] + columns - 1, buffers = mt_greater(height, width) > TILE_SIDE ? 2 : 1;
     return MT_PRODUCT(planes->w, PHASES * TILE + PHASES * MT_FLOAT_BYTES * rows * columns) +
            MT_PRODUCT(planes->x, PHASES * TILE * buffers + MT_FLOAT_BYTES * planes->x_pixels) +
            MT_PRODUCT(planes->y, TILE * buffers + MT_FLOAT_BYTES * height * width) + COPY_HEADER;

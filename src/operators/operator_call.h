@@ -75,10 +75,17 @@ enum mt_inner_kind {
 
 enum { MT_WORKSPACE_CUBLAS, MT_WORKSPACE_CUBLASLT, MT_WORKSPACE_COUNT };
 
+/* The range of an estimate. Both are 0 if the bytes are exact. */
+struct mt_byte_range {
+    int64_t low, high;
+};
+
+/* Invariant: range.low <= bytes <= range.high unless the range is 0. */
 struct mt_inner {
     enum mt_inner_kind kind;
     int32_t number;
     int64_t bytes;
+    struct mt_byte_range range; /* of MT_INNER_TAKE and MT_INNER_TRY */
 };
 
 enum { MT_INNER_MOST = 64, MT_INNER_UNKNOWN = -1 };

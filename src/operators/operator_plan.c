@@ -64,7 +64,7 @@ int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_sou
 static void add(struct mt_operator_plan *plan, enum mt_inner_kind kind, int number, int64_t bytes)
 {
     assert(plan->count < MT_INNER_MOST && number >= 0 && bytes >= 0);
-    plan->actions[plan->count++] = (struct mt_inner){kind, number, bytes};
+    plan->actions[plan->count++] = (struct mt_inner){.kind = kind, .number = number, .bytes = bytes};
 }
 
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes)
@@ -105,6 +105,27 @@ void mt_inner_trial(struct mt_operator_plan *plan)
 void mt_inner_try(struct mt_operator_plan *plan, int way, int64_t bytes)
 {
     add(plan, MT_INNER_TRY, way, bytes);
+}
+
+/* Sets the range of the last action. */
+static void set_range(struct mt_operator_plan *plan, struct mt_byte_range range)
+{
+    struct mt_inner *last = &plan->actions[plan->count - 1];
+    assert(range.high == 0 || (range.low <= last->bytes && last->bytes <= range.high));
+    last->range = range;
+}
+
+void mt_inner_use_about(struct mt_operator_plan *plan, int64_t bytes, struct mt_byte_range range)
+{
+    const int block = mt_inner_take(plan, bytes);
+    set_range(plan, range);
+    mt_inner_give(plan, block);
+}
+
+void mt_inner_try_about(struct mt_operator_plan *plan, int way, int64_t bytes, struct mt_byte_range range)
+{
+    mt_inner_try(plan, way, bytes);
+    set_range(plan, range);
 }
 
 void mt_inner_output(struct mt_operator_plan *plan, int output)

@@ -65,6 +65,9 @@ void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_trial(struct mt_operator_plan *plan);
 void mt_inner_try(struct mt_operator_plan *plan, int way, int64_t bytes);
+/* Do the same with bytes that are an estimate. */
+void mt_inner_use_about(struct mt_operator_plan *plan, int64_t bytes, struct mt_byte_range range);
+void mt_inner_try_about(struct mt_operator_plan *plan, int way, int64_t bytes, struct mt_byte_range range);
 /* Takes as many bytes as a tensor has. With mt_inner_copy only if it is not contiguous, else returns -1, as without one. */
 int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
@@ -114,6 +117,11 @@ static inline int64_t mt_round_up(int64_t value, int64_t unit)
 static inline int64_t mt_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static inline int64_t mt_greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Returns the bytes of a tensor's elements; 0 without one. */

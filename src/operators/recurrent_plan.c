@@ -33,11 +33,6 @@ static int64_t aligned(int64_t bytes)
     return mt_round_up(bytes, ALIGNMENT);
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static bool is_gated(const struct net *net)
 {
     return net->kind == LSTM || net->kind == GRU;
@@ -232,7 +227,7 @@ static int64_t steps_under_way(const struct net *net)
     int64_t steps = net->batch == 1 ? 32 : net->batch <= 8 ? 16 : 8;
     if (net->length < LONG && net->batch > 16)
         steps = net->batch <= 96 ? 4 : 2;
-    return steps * net->layers + larger(steps, LEAST_STEPS);
+    return steps * net->layers + mt_greater(steps, LEAST_STEPS);
 }
 
 /* Returns the bytes of gradients between layers. */
@@ -251,14 +246,14 @@ static int64_t persistent_bytes(const struct net *net)
     enum { FIRST = 8, LEAST_ROWS = 2432 };
     static const int64_t SECOND[KINDS] = {1, 1, 4, 6};
     const int64_t rows = net->has_tiles ? LEAST_ROWS + net->batch : 0;
-    return aligned(MT_PRODUCT(larger(FIRST * net->words, rows), net->hidden, net->item_bytes)) +
+    return aligned(MT_PRODUCT(mt_greater(FIRST * net->words, rows), net->hidden, net->item_bytes)) +
            aligned(word_bytes(net, SECOND[net->kind] * net->hidden));
 }
 
 static int64_t backward_bytes(const struct net *net)
 {
     static const int64_t STANDARD[KINDS][2] = {{1, 0}, {1, 0}, {2, 1}, {1, 0}};
-    const int64_t widest = larger(net->input, net->hidden) * (net->directions == 2 ? 4 : 1);
+    const int64_t widest = mt_greater(net->input, net->hidden) * (net->directions == 2 ? 4 : 1);
     return common_bytes(net) + padded_bytes(net, 2) + unprojected_bytes(net) + gradient_bytes(net) +
            cell_bytes(net, (net->is_persistent ? PERSISTENT : STANDARD)[net->kind]) + aligned(word_bytes(net, widest)) +
            (net->is_persistent ? persistent_bytes(net) : 0);
@@ -267,7 +262,7 @@ static int64_t backward_bytes(const struct net *net)
 /* Returns the workspace of each pass of training, or of a forward pass without it. */
 static int64_t workspace_bytes(const struct net *net, bool trains)
 {
-    return trains ? larger(forward_bytes(net), backward_bytes(net)) : forward_bytes(net);
+    return trains ? mt_greater(forward_bytes(net), backward_bytes(net)) : forward_bytes(net);
 }
 
 /* ---- rules ---- */

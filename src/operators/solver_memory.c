@@ -4,11 +4,6 @@
 
 enum { ALIGNMENT = 32, PANEL = 32 };
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t aligned(int64_t elements)
 {
     return mt_round_up(elements, ALIGNMENT);
@@ -17,14 +12,14 @@ static int64_t aligned(int64_t elements)
 int64_t mt_solver_reflect(int64_t n)
 {
     enum { ROWS = 1024, COLUMNS = 512, COLUMNS_LEAST = 256 };
-    return ROWS * (COLUMNS + larger(n, COLUMNS_LEAST));
+    return ROWS * (COLUMNS + mt_greater(n, COLUMNS_LEAST));
 }
 
 int64_t mt_solver_reflections(int64_t m, int64_t k)
 {
     enum { FIXED = 16640, LEAST = 16384, BLOCK = 128 };
     const int64_t block = mt_smaller(k, BLOCK);
-    return FIXED + aligned(block * m) + larger(aligned(2 * block * k), LEAST);
+    return FIXED + aligned(block * m) + mt_greater(aligned(2 * block * k), LEAST);
 }
 
 /* The triangular factors of k reflections, and what they are multiplied with, in panels of 256 columns. */
@@ -32,13 +27,13 @@ enum { MULTIPLY_FIXED = 65792, MULTIPLY_PANEL = 256 };
 
 int64_t mt_solver_multiply_left(int64_t m, int64_t n, int64_t k)
 {
-    const int64_t most = larger(m, n);
+    const int64_t most = mt_greater(m, n);
     return MULTIPLY_FIXED + MULTIPLY_PANEL * (m + 2 * n) + aligned(most * k + k * k) + (most > PANEL ? aligned(n) : 0);
 }
 
 int64_t mt_solver_multiply_right(int64_t m, int64_t n, int64_t k)
 {
-    const int64_t most = larger(m, n);
+    const int64_t most = mt_greater(m, n);
     return MULTIPLY_FIXED + MULTIPLY_PANEL * m + aligned(most * k + k * k) + (most > PANEL ? aligned(m) : 0);
 }
 
@@ -64,10 +59,10 @@ int64_t mt_solver_singular(int64_t m, int64_t n, bool is_full)
 {
     if (m == n)
         return square_singular(n);
-    const int64_t rows = larger(m, n), columns = mt_smaller(m, n),
+    const int64_t rows = mt_greater(m, n), columns = mt_smaller(m, n),
                   multiplied = mt_solver_multiply_left(rows, is_full ? rows : columns, columns),
-                  factored = larger(mt_solver_reflect(columns) + ALIGNMENT, multiplied) + aligned(columns);
-    return larger(factored + (m < n ? aligned(m * n) : 0), square_singular(columns) + aligned(columns * columns));
+                  factored = mt_greater(mt_solver_reflect(columns) + ALIGNMENT, multiplied) + aligned(columns);
+    return mt_greater(factored + (m < n ? aligned(m * n) : 0), square_singular(columns) + aligned(columns * columns));
 }
 
 int64_t mt_solver_small_singular(void)
@@ -83,5 +78,5 @@ int64_t mt_solver_divide_symmetric(int64_t batch, int64_t n)
                                aligned(batch * (n * below + below * below)) + (n > PANEL ? aligned(batch * n) : 0),
                   divided =
                       batch * (32896 + 128 * n) + aligned(batch * (2 * n * below + below * below)) + aligned(batch * n);
-    return larger(multiplied, divided) + batch * (n * n + 2 * n + 3) + ALIGNMENT;
+    return mt_greater(multiplied, divided) + batch * (n * n + 2 * n + 3) + ALIGNMENT;
 }

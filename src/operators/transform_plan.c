@@ -138,6 +138,16 @@ static bool is_estimate(const struct transform *t)
     return is_odd_plane || t->last > LISTED || t->real_bytes != MT_FLOAT_BYTES;
 }
 
+/* Returns the range of an estimate. Of 22 plans on an H200 (tests/data/operators), those of large odd rows took up to 2.5 times as much,
+ * the others between 0.99 and 1.02 times. */
+static struct mt_byte_range range_of(const struct transform *t, int64_t bytes)
+{
+    enum { LEAST = 98, MOST = 103, MOST_ODD = 260, PERCENT = 100 };
+    const int64_t most = t->last % 2 != 0 ? MOST_ODD : MOST, hundredth = bytes / PERCENT;
+    return (struct mt_byte_range){mt_smaller(bytes, MT_PRODUCT(hundredth, LEAST)),
+                                  mt_greater(bytes, MT_PRODUCT(hundredth, most))};
+}
+
 /* True if a dimension is one of the signal's. */
 static bool is_transformed(const struct transform *t, int64_t dim)
 {
@@ -187,13 +197,16 @@ static void run_plan(struct mt_operator_plan *plan, const struct mt_operator_cal
     read_transform(call, kind, &t);
     if (t.last == 0)
         return;
-    if (is_estimate(&t))
+    const bool is_guess = is_estimate(&t);
+    if (is_guess)
         mt_inner_guess(plan);
     mt_inner_output(plan, 0);
     const bool is_copied = kind == TO_REAL || !has_one_batch(&t, input);
     const int copy = is_copied ? mt_inner_take_like(plan, input) : -1;
     const int64_t bytes = plan_bytes(&t);
-    if (bytes > 0)
+    if (is_guess)
+        mt_inner_use_about(plan, bytes, range_of(&t, bytes));
+    else if (bytes > 0)
         mt_inner_use(plan, bytes);
     mt_inner_give(plan, copy);
 }

@@ -6,12 +6,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static mt_addr add(struct mt_live_run *run, struct mt_block *block)
+static mt_addr add(struct mt_live_run *run, struct mt_block *block, const struct mt_estimate_range *range)
 {
     const mt_addr address = mt_block_address(block);
     assert(address != 0 && address != MT_NUMBER_MAP_NO_KEY);
     mt_lock_take(&run->blocks_lock);
     mt_number_map_put(&run->blocks, address, (uint64_t)(uintptr_t)block);
+    if (run->bounds != NULL)
+        mt_live_bounds_take(run->bounds, block, range);
     mt_lock_give(&run->blocks_lock);
     return address;
 }
@@ -19,9 +21,10 @@ static mt_addr add(struct mt_live_run *run, struct mt_block *block)
 mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out)
 {
     struct mt_block *block = NULL;
+    const struct mt_estimate_range *range = mt_live_run_take_range();
     assert(run->alloc != NULL);
     MT_TRY(mt_alloc_serve(run->alloc, request, &block));
-    *out = add(run, block);
+    *out = add(run, block, range);
     return MT_OK;
 }
 
@@ -29,7 +32,7 @@ mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_req
 {
     struct mt_block *block = NULL;
     MT_TRY(mt_alloc_take_at(run->alloc, request, address, &block));
-    (void)add(run, block);
+    (void)add(run, block, NULL);
     return MT_OK;
 }
 
@@ -130,6 +133,8 @@ bool mt_live_run_give(struct mt_live_run *run, mt_addr address)
     bool is_known = mt_number_map_take(&run->blocks, address, &block);
     if (is_known)
         store_uses(run, address, (const struct mt_block *)(uintptr_t)block);
+    if (run->bounds != NULL)
+        mt_live_bounds_give(run->bounds, address);
     mt_lock_give(&run->blocks_lock);
     if (is_known)
         mt_alloc_give(run->alloc, (struct mt_block *)(uintptr_t)block);

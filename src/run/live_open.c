@@ -63,6 +63,8 @@ mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_li
     mt_lock_create(&run->notes_lock, MT_RANK_NOTES);
     mt_lock_create(&run->held_lock, MT_RANK_HELD);
     run->device = settings->device;
+    if (settings->alloc != NULL)
+        run->settings = *settings->alloc;
     mt_number_map_create(&run->blocks);
     mt_number_map_create(&run->uses);
     *out = NULL;
@@ -82,6 +84,7 @@ mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_li
 mt_status mt_live_run_end_trace(struct mt_live_run *run, mt_run_state state)
 {
     mt_live_run_store_uses(run);
+    mt_live_run_store_bounds(run);
     mt_locked_sink_end(&run->locked);
     struct mt_recorder *recorder = run->recorder;
     run->recorder = NULL;
@@ -101,6 +104,7 @@ mt_status mt_live_run_close(struct mt_live_run *run, mt_run_state state)
     mt_locked_sink_release(&run->locked);
     mt_number_map_release(&run->blocks);
     mt_number_map_release(&run->uses);
+    mt_live_bounds_destroy(run->bounds);
     free(run->ranges);
     free(run);
     return status;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/number_map.h"
+#include "run/live_bounds.h"
 #include "run/live_run.h"
 #include "run/locked_sink.h"
 
@@ -18,7 +19,9 @@ struct mt_live_run {
     struct mt_device *device;
     struct mt_alloc *alloc;
     struct mt_lock blocks_lock;
-    struct mt_number_map blocks; /* from address to struct mt_block * */
+    struct mt_number_map blocks;       /* from address to struct mt_block * */
+    struct mt_alloc_settings settings; /* of the allocator */
+    struct mt_live_bounds *bounds;     /* NULL before the first estimate */
     struct mt_number_map uses; /* from address to the struct mt_use * of a block that was used, if uses are followed */
     enum { MT_LIVE_USES_NONE, MT_LIVE_USES_FOLLOWED, MT_LIVE_USES_LOST } use_state; /* none before the first use */
 
@@ -36,6 +39,13 @@ struct mt_live_run {
 
 /* Stores the uses of all live blocks, before the trace ends (live_blocks.c). */
 void mt_live_run_store_uses(struct mt_live_run *run);
+
+/* Stores by how much estimates may lower and raise the peaks, before the trace ends (live_estimates.c). */
+void mt_live_run_store_bounds(struct mt_live_run *run);
+
+/* Returns the range of the block that the thread takes now, and forgets it; NULL: the bytes are exact. Valid until the thread's next
+ * estimate. */
+const struct mt_estimate_range *mt_live_run_take_range(void);
 
 /* The sources of the locked sink, in a run that has both. */
 enum { MT_LIVE_ALLOCATOR, MT_LIVE_NOTES };

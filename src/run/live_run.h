@@ -16,6 +16,7 @@
 #include "trace/store/recorder.h"
 
 struct mt_live_run;
+struct mt_estimate_range;
 
 /* Who calls. */
 typedef enum mt_live_access {
@@ -105,6 +106,14 @@ mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_req
 
 /* Frees the block. */
 bool mt_live_run_give(struct mt_live_run *run, mt_addr address);
+
+/* Says that the next block that the calling thread takes is scratch memory whose bytes are an estimate, or that it takes none if
+ * `bytes` is 0. The measurements "bounds:live_less", "bounds:live_more", "bounds:reserved_less" and "bounds:reserved_more" of the run
+ * are then by how much its peaks may be lower and higher. */
+void mt_live_run_estimate(struct mt_live_run *run, uint64_t bytes, const struct mt_estimate_range *range);
+
+/* Frees the allocator's cached memory. */
+void mt_live_run_release_cached(struct mt_live_run *run);
 
 /* Sets *out_bytes to the requested bytes of the block. */
 bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_bytes);

@@ -19,6 +19,11 @@ static const struct mt_field fields[] = {
     MT_BYTES(ROW, verdict.needed_bytes, "bytes", "needs", "of the card: reserved and outside"),
     MT_BYTES(ROW, verdict.live_bytes, "live", NULL, "the peak of live blocks"),
     MT_BYTES(ROW, verdict.reserved_bytes, "reserved", NULL, "the peak of reserved memory"),
+    MT_BYTES(ROW, verdict.needed_range.low_bytes, "bytes_low", NULL,
+             "needed with estimated scratch memory at its least"),
+    MT_BYTES(ROW, verdict.needed_range.high_bytes, "bytes_high", NULL, "at its most"),
+    MT_BYTES(ROW, verdict.live_range.low_bytes, "live_low", NULL, "live with estimated scratch memory at its least"),
+    MT_BYTES(ROW, verdict.live_range.high_bytes, "live_high", NULL, "at its most"),
     MT_BYTES(ROW, verdict.outside_bytes, "outside", NULL, "outside of PyTorch's allocator: context, libraries, NCCL"),
     MT_BYTES(ROW, verdict.card_bytes, "card", NULL, "of the card that other processes leave"),
     MT_BYTES(ROW, verdict.free_bytes, "free", NULL, "of the card at the peak; 0 if the program does not fit"),
@@ -237,11 +242,38 @@ static void add_observations(const struct mt_observations *observations, struct 
     }
 }
 
+static bool is_wide(const struct mt_peak_range *range)
+{
+    return range->high_bytes > range->low_bytes;
+}
+
+/* Adds "range of the estimates: peak 15.20 GiB to 15.43 GiB live, needs 16.20 GiB to 16.43 GiB, which may not fit". */
+static void add_range(const struct mt_verdict *verdict, struct mt_text *out)
+{
+    const struct mt_peak_range *live = &verdict->live_range, *needed = &verdict->needed_range;
+    if (!verdict->has_bounds || verdict->is_out_of_memory)
+        return;
+    if (!is_wide(live) && !is_wide(needed)) {
+        mt_text_add(out, "range of the estimates: no peak depends on them\n");
+        return;
+    }
+    mt_text_add(out, "range of the estimates: peak %s to %s live, needs %s to %s", MT_SIZE(live->low_bytes),
+                MT_SIZE(live->high_bytes), MT_SIZE(needed->low_bytes), MT_SIZE(needed->high_bytes));
+    if (verdict->fits && needed->high_bytes > verdict->card_bytes)
+        mt_text_add(out, ", which may not fit");
+    else if (!verdict->fits && needed->low_bytes <= verdict->card_bytes)
+        mt_text_add(out, ", which may fit");
+    mt_text_add(out, "\n");
+}
+
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out)
 {
-    for (int kind = 0; kind < MT_CAVEAT_KIND_COUNT; kind++)
+    for (int kind = 0; kind < MT_CAVEAT_KIND_COUNT; kind++) {
         if (row->caveats.of[kind].count > 0)
             add_list(&row->caveats.of[kind], &kinds[kind], out);
+        if (kind == MT_CAVEAT_ESTIMATED)
+            add_range(&row->verdict, out);
+    }
     add_observations(&row->observations, out);
 }
 

@@ -88,7 +88,7 @@ def test_a_fit_says_which_change_suffices(words):
 
 
 def test_wrong_options_are_refused_in_the_library_s_words(words):
-    with pytest.raises(memtrace.MemtraceError, match="a dry run takes a simulated card") as caught:
+    with pytest.raises(memtrace.MemtraceError, match="a dry run needs a simulated card") as caught:
         memtrace.run_dry(words, device="cpu")
     assert caught.value.status == 2
     with pytest.raises(memtrace.MemtraceError, match="No such file"):

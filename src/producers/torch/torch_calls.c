@@ -60,8 +60,7 @@ void memtrace_torch_reset(void)
 {
     struct mt_live_run *run;
     for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
-        if (mt_live_run_alloc(run) != NULL)
-            mt_alloc_release_cached(mt_live_run_alloc(run));
+        mt_live_run_release_cached(run);
 }
 
 void *memtrace_torch_base_alloc(void *ptr, size_t *size)

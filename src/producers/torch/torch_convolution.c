@@ -134,7 +134,11 @@ static bool ask(void *state, const struct mt_card *card, const struct mt_convolu
         count(is_answered ? reason_of_estimate(card, call) : reason_of_none(), card);
     if (!is_answered)
         return false;
+    if (call->is_benchmarked)
+        out->answer.range = mt_convolution_choice_range(&out->answer);
     out->first = is_kept && (int64_t)kept < out->answer.count ? (int64_t)kept : 0;
+    if (!call->is_benchmarked && out->first > 0)
+        out->answer.range = (struct mt_byte_range){0}; /* of another plan */
     out->is_trial = call->is_benchmarked && !is_kept;
     mt_torch_convolutions_took((int)out->first);
     return true;

@@ -5,6 +5,8 @@
 #include "operators/operator_plan.h"
 #include "producers/torch/torch_convolution.h"
 #include "producers/torch/torch_library.h"
+#include "run/live_bounds.h"
+#include "run/live_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +108,14 @@ void memtrace_torch_count_unknown(const char *name, uint64_t bytes)
 void memtrace_torch_count_guess(const char *name)
 {
     add_call(&plans.guessed, name, 0);
+}
+
+void memtrace_torch_about(int device, int64_t bytes, const struct mt_byte_range *range)
+{
+    struct mt_live_run *run = mt_torch_run_of(device);
+    if (run != NULL && bytes >= 0)
+        mt_live_run_estimate(run, (uint64_t)bytes,
+                             &(struct mt_estimate_range){(uint64_t)range->low, (uint64_t)range->high});
 }
 
 const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out_bytes)

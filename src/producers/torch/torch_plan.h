@@ -28,6 +28,10 @@ int memtrace_torch_attention(const struct mt_attention_request *request);
 /* Counts a call whose memory inside is not known, and the bytes of its results. Copies the operator's name. */
 void memtrace_torch_count_unknown(const char *name, uint64_t bytes);
 
+/* Says that the next block that the thread takes on a card is scratch memory whose bytes are an estimate with this range; that it takes
+ * none if `bytes` is 0. */
+void memtrace_torch_about(int device, int64_t bytes, const struct mt_byte_range *range);
+
 /* Counts a call whose memory inside is a guess (MT_INNER_GUESS). Copies the operator's name. */
 void memtrace_torch_count_guess(const char *name);
 

@@ -120,8 +120,10 @@ uint64_t bytes_of(const std::vector<IValue> &results)
 
 /* ---- blocks ---- */
 
-c10::DataPtr take_block(int64_t bytes)
+c10::DataPtr take_block(int64_t bytes, const mt_byte_range &range = {})
 {
+    if (range.high > 0)
+        memtrace_torch_about(current_device(), bytes, &range);
     return allocator()->allocate(static_cast<size_t>(bytes));
 }
 
@@ -219,10 +221,10 @@ void widen(const IValue &result, int64_t bytes)
 }
 
 /* True if memory is enough for so many bytes, which are taken and freed. */
-bool is_enough(int64_t bytes)
+bool is_enough(int64_t bytes, const mt_byte_range &range = {})
 {
     try {
-        take_block(bytes);
+        take_block(bytes, range);
         return true;
     } catch (const c10::OutOfMemoryError &) {
         return false;
@@ -254,7 +256,7 @@ class inner_call
         for (int i = 0; i < count; i++) {
             const mt_inner &action = plan[i];
             if (action.kind == MT_INNER_TAKE)
-                blocks[action.number] = take_block(action.bytes);
+                blocks[action.number] = take_block(action.bytes, action.range);
             else if (action.kind == MT_INNER_GIVE)
                 blocks[action.number].clear();
             else if (action.kind == MT_INNER_TRIAL)
@@ -301,7 +303,7 @@ class inner_call
     {
         int end = end_of_tries(first);
         for (int i = first; i < end; i++) {
-            if (plan[i].bytes <= most && is_enough(plan[i].bytes)) {
+            if (plan[i].bytes <= most && is_enough(plan[i].bytes, plan[i].range)) {
                 memtrace_torch_took(plan[i].number);
                 return end - 1;
             }
