@@ -19,6 +19,8 @@ enum {
     MT_SCALAR_HALF = 5,
     MT_SCALAR_FLOAT = 6,
     MT_SCALAR_DOUBLE = 7,
+    MT_SCALAR_COMPLEX_FLOAT = 9,
+    MT_SCALAR_COMPLEX_DOUBLE = 10,
     MT_SCALAR_BOOL = 11,
     MT_SCALAR_BF16 = 15
 };
@@ -88,7 +90,7 @@ struct mt_inner {
     struct mt_byte_range range; /* of MT_INNER_TAKE and MT_INNER_TRY */
 };
 
-enum { MT_INNER_MOST = 64, MT_INNER_UNKNOWN = -1 };
+enum { MT_INNER_MOST = 96, MT_INNER_UNKNOWN = -1 };
 
 /* The kernel of scaled_dot_product_attention: numbers of sdp::SDPBackend. */
 enum mt_attention_kernel {

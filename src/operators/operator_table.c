@@ -31,7 +31,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_log_determinant, mt_rule_lu, mt_rule_solve_triangular, mt_rule_any, mt_rule_boxes_backward,
     mt_rule_deform_convolution, mt_rule_reflections, mt_rule_reflections_product, mt_rule_reflections_multiply,
     mt_rule_singular_values, mt_rule_symmetric_eigenvalues, mt_rule_multinomial, mt_rule_qr, mt_rule_symmetric_factor,
-    mt_rule_cudnn_batch_norm_backward, mt_rule_depthwise_convolution;
+    mt_rule_cudnn_batch_norm_backward, mt_rule_depthwise_convolution, mt_rule_eigenvectors, mt_rule_eigenvalues,
+    mt_rule_least_squares;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul,
@@ -191,6 +192,14 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"_linalg_svd", mt_rule_singular_values, "a copy, vectors that are not wanted, cuSOLVER's workspace, and a status",
      CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
     {"_linalg_eigh", mt_rule_symmetric_eigenvalues, "cuSOLVER's workspaces, a status, vectors that are not wanted",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"linalg_lstsq", mt_rule_least_squares,
+     "copies of the matrices, reflections, cuSOLVER's workspaces, of small matrices pointers; residuals, a status",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"linalg_eig", mt_rule_eigenvectors,
+     "a check of the input, cuSOLVER's workspace, copies, real values and vectors, a status",
+     CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
+    {"_linalg_eigvals", mt_rule_eigenvalues, "cuSOLVER's workspace, a copy, real values, a status",
      CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},
     {"linalg_ldl_factor_ex", mt_rule_symmetric_factor, "cuSOLVER's workspace",
      CUDA_FOLDER "linalg/BatchLinearAlgebraLib.cpp (2.11)", "H200"},

@@ -80,3 +80,12 @@ int64_t mt_solver_divide_symmetric(int64_t batch, int64_t n)
                       batch * (32896 + 128 * n) + aligned(batch * (2 * n * below + below * below)) + aligned(batch * n);
     return mt_greater(multiplied, divided) + batch * (n * n + 2 * n + 3) + ALIGNMENT;
 }
+
+/* The form of Hessenberg and its reflections, or the matrix; and seven or eight halves of vectors. */
+int64_t mt_solver_eigenvalues_bytes(int64_t n, int64_t item_bytes, bool is_complex)
+{
+    enum { HALVES = 8, HALVES_COMPLEX = 7, UNIT = 512 };
+    const int64_t elements = mt_greater(mt_solver_reflections(n - 1, n - 1), n * n) + ALIGNMENT,
+                  halves = is_complex ? HALVES_COMPLEX : HALVES;
+    return mt_round_up(MT_PRODUCT(item_bytes, elements) + MT_PRODUCT(item_bytes, n, halves) / 2, UNIT);
+}
