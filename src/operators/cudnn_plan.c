@@ -286,45 +286,88 @@ static struct room schedule_for_card(const struct mt_card *card, const struct mt
 /* Writes the workspace of an engine; false if it does not compute the convolution. */
 typedef bool engine_room(const struct mt_convolution_question *question, struct room *out);
 
-/* Returns the elements of the partial sums that cuBLASLt adds to a weight's gradient with channels last, of `result` elements: it
- * divides the pixels into parts until about 75 tiles of 128 x 128 run at once, and leaves results of many tiles whole. Found
- * from 36 such gradients on an H200: half of them differ by less than a fifth. */
-static int64_t divided_elements(int64_t pixels, int64_t result)
+/* ---- products of channels by cuBLASLt ----
+ *
+ * cuBLASLt chooses among its kernels by measures of its own. The rules are what its plans took most often, and the ranges hold nineteen
+ * plans in twenty, of 30,573 that cuDNN 9.19 made on an H200 for 1 x 1 filters (a sample: tests/data/cudnn/products.txt). */
+
+enum { KIB = 1024, MIB = 1024 * KIB };
+
+/* A product of channels: `pixels` rows of `from` numbers become rows of `to` numbers, or are multiplied with each other. */
+struct product {
+    int64_t pixels, from, to;
+    bool is_last, is_single;
+};
+
+/* True if the kernel that is chosen keeps some numbers for its blocks: of large results in fp32, or of much work if each image is a
+ * product of its own; in 16 bits of gradients of many pixels, sooner if they have 64 channels. */
+static bool keeps_numbers(const struct product *product, bool is_gradient)
 {
-    enum { TILES = 75, TILE = 128 * 128, PIXELS_LEAST = 320, PARTS_LEAST = 3 };
-    const int64_t parts = mt_smaller(pixels / PIXELS_LEAST, (TILES * TILE) / result);
-    return parts < PARTS_LEAST ? 0 : mt_smaller(MT_PRODUCT(parts, result), TILES * TILE);
+    enum { RESULT = 1 << 21, WORK = 1 << 30, PIXELS = 1 << 17, FEW_PIXELS = 1 << 14, FEW_CHANNELS = 64, UNIT = 4 };
+    if (product->from % UNIT != 0 || product->to % UNIT != 0)
+        return false;
+    if (product->is_single && !is_gradient && !product->is_last)
+        return MT_PRODUCT(product->pixels, product->from, product->to) >= WORK;
+    if (product->is_single)
+        return MT_PRODUCT(product->pixels, product->to) >= RESULT;
+    if (!is_gradient || product->from % (2 * UNIT) != 0 || product->to % (2 * UNIT) != 0)
+        return false;
+    const bool is_narrow = product->to == FEW_CHANNELS && product->from >= FEW_CHANNELS;
+    return product->pixels >= (is_narrow ? FEW_PIXELS : PIXELS);
 }
 
-/* A product of channels by cuBLASLt, which chooses by measures of its own: what it took most often in 1,191 products of random
- * sizes on an H200. */
+/* Few products of small results are cut along k. */
+static struct room image_room(const struct product *product, bool is_gradient)
+{
+    enum { OF_SINGLE = 400, OF_HALF = 272 };
+    struct room room = {.is_estimate = true};
+    if (keeps_numbers(product, is_gradient))
+        room.bytes = product->is_single ? OF_SINGLE : OF_HALF;
+    room.range.high = !product->is_last ? KIB : product->is_single ? 8 * MIB : MIB;
+    return room;
+}
+
+/* With channels last, the pixels are cut into parts until all blocks run at once; results that need most of them stay whole. */
+static struct room weight_room(const struct product *product)
+{
+    enum { BLOCKS = 132, SIDE = 128, LEAST_PARTS = 3, MANY_PIXELS = 20000, OF_SINGLE = 256, OF_HALF = 272 };
+    const int64_t narrow = mt_smaller(product->from, product->to), wide = mt_greater(product->from, product->to),
+                  of_result = mt_divide_up(narrow, SIDE) * mt_divide_up(wide, product->is_single ? 2 * SIDE : SIDE),
+                  blocks = product->pixels >= MANY_PIXELS ? 2 * BLOCKS : BLOCKS,
+                  parts = mt_smaller(blocks / of_result, product->pixels / (product->is_single ? 64 : 1280));
+    struct room room = {.is_estimate = true};
+    if (parts >= LEAST_PARTS)
+        room.bytes =
+            MT_PRODUCT(product->from, product->to, parts, MT_FLOAT_BYTES) + (product->is_single ? OF_SINGLE : OF_HALF);
+    room.range.high = mt_greater(room.bytes, (product->is_single ? 36 : 18) * MIB);
+    return room;
+}
+
+/* Without channels last, each image has a sum of its own. */
+static struct room separate_images_room(const struct product *product, int64_t images)
+{
+    const int64_t bytes = MT_PRODUCT(images, product->from, product->to, MT_FLOAT_BYTES);
+    return (struct room){bytes, true, {bytes, bytes + KIB}};
+}
+
 static bool product_room(const struct mt_convolution_question *question, struct room *out)
 {
-    enum {
-        LARGE_RESULT = 1 << 21,
-        OF_LARGE_RESULT = 400,
-        MANY_PIXELS = 8192,
-        WIDE = 192,
-        ALIGNED = 8,
-        OF_NARROWING = 272
-    };
-    const bool is_last = question->x.strides[1] == 1 && question->x.sizes[1] > 1,
-               is_single = question->dtype == MT_SCALAR_FLOAT;
     for (int i = 0; i < MT_CONVOLUTION_MOST_SPATIAL; i++)
         if (question->padding[i] != 0 || question->stride[i] > 1)
             return false;
     if (spatial_of(question, &question->w) != 1)
         return false;
-    out->is_estimate = true;
-    const int64_t pixels = pixels_of(question, &question->y), from = question->w.sizes[0], to = question->w.sizes[1];
-    const bool is_narrowing = from >= WIDE && to <= WIDE && to >= ALIGNED && pixels >= MANY_PIXELS;
-    if (question->kind == MT_CONVOLUTION_FORWARD)
-        out->bytes = is_last && is_single && MT_PRODUCT(pixels, from) >= LARGE_RESULT ? OF_LARGE_RESULT : 0;
-    else if (question->kind == MT_CONVOLUTION_INPUT_GRADIENT)
-        out->bytes = is_narrowing && !is_single ? OF_NARROWING : 0;
+    const bool is_gradient = question->kind == MT_CONVOLUTION_INPUT_GRADIENT;
+    const int64_t filters = question->w.sizes[0], channels = question->w.sizes[1];
+    const struct product product = {.pixels = pixels_of(question, &question->y),
+                                    .from = is_gradient ? filters : channels,
+                                    .to = is_gradient ? channels : filters,
+                                    .is_last = question->x.strides[1] == 1 && question->x.sizes[1] > 1,
+                                    .is_single = question->dtype == MT_SCALAR_FLOAT};
+    if (question->kind != MT_CONVOLUTION_WEIGHT_GRADIENT)
+        *out = image_room(&product, is_gradient);
     else
-        out->bytes = MT_PRODUCT(
-            is_last ? divided_elements(pixels, from * to) : MT_PRODUCT(question->x.sizes[0], from, to), MT_FLOAT_BYTES);
+        *out = product.is_last ? weight_room(&product) : separate_images_room(&product, question->x.sizes[0]);
     return true;
 }
 

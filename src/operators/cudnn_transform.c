@@ -8,6 +8,7 @@ enum { BATCH, CHANNELS, HEIGHT, WIDTH, PLANES, COPY_HEADER = 16 };
 struct planes {
     int64_t x, w, y, x_pixels, w_pixels, y_pixels;
     bool is_copied; /* channels are last */
+    int64_t item_bytes;
 };
 
 static int64_t planes_of(const struct mt_convolution_tensor *tensor)
@@ -29,13 +30,14 @@ static struct planes read_planes(const struct mt_convolution_question *question)
                            .x_pixels = pixels_of(x),
                            .w_pixels = pixels_of(w),
                            .y_pixels = pixels_of(y),
-                           .is_copied = x->sizes[CHANNELS] > 1 && x->strides[CHANNELS] == 1};
+                           .is_copied = x->sizes[CHANNELS] > 1 && x->strides[CHANNELS] == 1,
+                           .item_bytes = question->dtype == MT_SCALAR_HALF ? MT_FLOAT_BYTES / 2 : MT_FLOAT_BYTES};
 }
 
 static bool is_taken(const struct mt_convolution_question *question, int64_t stride)
 {
-    if (question->dims != PLANES || question->dtype != MT_SCALAR_FLOAT ||
-        question->x.sizes[CHANNELS] != question->w.sizes[CHANNELS])
+    const bool is_known = question->dtype == MT_SCALAR_FLOAT || (question->dtype == MT_SCALAR_HALF && stride == 1);
+    if (question->dims != PLANES || !is_known || question->x.sizes[CHANNELS] != question->w.sizes[CHANNELS])
         return false;
     for (int i = 0; i < PLANES - HEIGHT; i++)
         if (question->stride[i] != stride || (question->dilation[i] != 1 && question->w.sizes[HEIGHT + i] != 1))
@@ -66,9 +68,9 @@ static int64_t copies_bytes(const struct planes *planes)
 {
     if (!planes->is_copied)
         return 0;
-    return MT_PRODUCT(MT_FLOAT_BYTES, MT_PRODUCT(planes->x, planes->x_pixels) +
-                                          MT_PRODUCT(planes->w, planes->w_pixels) +
-                                          MT_PRODUCT(planes->y, planes->y_pixels)) +
+    return MT_PRODUCT(planes->item_bytes, MT_PRODUCT(planes->x, planes->x_pixels) +
+                                              MT_PRODUCT(planes->w, planes->w_pixels) +
+                                              MT_PRODUCT(planes->y, planes->y_pixels)) +
            COPY_HEADER;
 }
 
@@ -92,7 +94,8 @@ static int64_t input_gradient_bytes(const struct mt_convolution_question *questi
     enum { TILE_SIDE = 32, TILE = 32 * 17 * 8, PHASES = 4 };
     const int64_t *x = question->x.sizes, *w = question->w.sizes, *y = question->y.sizes;
     if (!is_strided) {
-        const int64_t side = mt_greater(whole_side(question), mt_greater(x[HEIGHT] + w[HEIGHT], x[WIDTH] + w[WIDTH]) - 1);
+        const int64_t side =
+            mt_greater(whole_side(question), mt_greater(x[HEIGHT] + w[HEIGHT], x[WIDTH] + w[WIDTH]) - 1);
         const int64_t buffers = side > TILE_SIDE ? 2 : 1;
         return MT_PRODUCT(TILE, planes->w + buffers * (planes->x + planes->y)) + copies_bytes(planes);
     }
