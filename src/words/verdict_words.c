@@ -247,6 +247,15 @@ static bool is_wide(const struct mt_peak_range *range)
     return range->high_bytes > range->low_bytes;
 }
 
+/* Adds "15.20 GiB to 15.43 GiB"; one size if both read alike. */
+static void add_sizes(const struct mt_peak_range *range, struct mt_text *out)
+{
+    const char *low = MT_SIZE(range->low_bytes), *high = MT_SIZE(range->high_bytes);
+    mt_text_add(out, "%s", low);
+    if (strcmp(low, high) != 0)
+        mt_text_add(out, " to %s", high);
+}
+
 /* Adds "range of the estimates: peak 15.20 GiB to 15.43 GiB live, needs 16.20 GiB to 16.43 GiB, which may not fit". */
 static void add_range(const struct mt_verdict *verdict, struct mt_text *out)
 {
@@ -257,8 +266,10 @@ static void add_range(const struct mt_verdict *verdict, struct mt_text *out)
         mt_text_add(out, "range of the estimates: no peak depends on them\n");
         return;
     }
-    mt_text_add(out, "range of the estimates: peak %s to %s live, needs %s to %s", MT_SIZE(live->low_bytes),
-                MT_SIZE(live->high_bytes), MT_SIZE(needed->low_bytes), MT_SIZE(needed->high_bytes));
+    mt_text_add(out, "range of the estimates: peak ");
+    add_sizes(live, out);
+    mt_text_add(out, " live, needs ");
+    add_sizes(needed, out);
     if (verdict->fits && needed->high_bytes > verdict->card_bytes)
         mt_text_add(out, ", which may not fit");
     else if (!verdict->fits && needed->low_bytes <= verdict->card_bytes)

@@ -100,6 +100,7 @@ def test_an_operator_that_is_not_in_the_table_is_named(dry):
 
 def test_an_operator_whose_plan_is_a_guess_is_an_estimate(dry):
     assert "estimated scratch memory: aten::_fft_r2c (1 call)" in dry.told
+    assert "range of the estimates: " in dry.told
 
 
 def test_peak_tells_of_operators_that_are_not_in_the_table(dry):
