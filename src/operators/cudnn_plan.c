@@ -327,19 +327,22 @@ static struct room image_room(const struct product *product, bool is_gradient)
     return room;
 }
 
-/* With channels last, the pixels are cut into parts until all blocks run at once; results that need most of them stay whole. */
+/* With channels last, the pixels are cut into parts until all blocks run at once, or twice as many of large products; results that need
+ * most blocks stay whole. */
 static struct room weight_room(const struct product *product)
 {
-    enum { BLOCKS = 132, SIDE = 128, LEAST_PARTS = 3, MANY_PIXELS = 20000, OF_SINGLE = 256, OF_HALF = 272 };
+    enum { BLOCKS = 132, SIDE = 128, LEAST_PARTS = 3, LARGE = 400000, LARGE_TILES = 8 };
+    enum { PIXELS_SINGLE = 64, PIXELS_HALF = 1280, OF_SINGLE = 256, OF_HALF = 272 }; /* of a part; beside the parts */
+    const bool is_single = product->is_single;
     const int64_t narrow = mt_smaller(product->from, product->to), wide = mt_greater(product->from, product->to),
-                  of_result = mt_divide_up(narrow, SIDE) * mt_divide_up(wide, product->is_single ? 2 * SIDE : SIDE),
-                  blocks = product->pixels >= MANY_PIXELS ? 2 * BLOCKS : BLOCKS,
-                  parts = mt_smaller(blocks / of_result, product->pixels / (product->is_single ? 64 : 1280));
+                  of_result = mt_divide_up(narrow, SIDE) * mt_divide_up(wide, is_single ? 2 * SIDE : SIDE);
+    const bool is_large = of_result >= LARGE_TILES && MT_PRODUCT(product->pixels, of_result) >= LARGE;
+    const int64_t parts = mt_smaller((is_large ? 2 * BLOCKS : BLOCKS) / of_result,
+                                     product->pixels / (is_single ? PIXELS_SINGLE : PIXELS_HALF));
     struct room room = {.is_estimate = true};
     if (parts >= LEAST_PARTS)
-        room.bytes =
-            MT_PRODUCT(product->from, product->to, parts, MT_FLOAT_BYTES) + (product->is_single ? OF_SINGLE : OF_HALF);
-    room.range.high = mt_greater(room.bytes, (product->is_single ? 36 : 18) * MIB);
+        room.bytes = MT_PRODUCT(product->from, product->to, parts, MT_FLOAT_BYTES) + (is_single ? OF_SINGLE : OF_HALF);
+    room.range.high = mt_greater(room.bytes, (is_single ? 36 : 18) * MIB);
     return room;
 }
 
