@@ -85,6 +85,11 @@ static void the_interpreter_that_was_found_is_named(void **state)
     assert_says(said->err, "/found/python3 (PATH)\n");
     said = shell(FOUND "VIRTUAL_ENV=mine \"$M\" dry-run train.py");
     assert_says(said->err, "memtrace: train.py runs under mine/bin/python (VIRTUAL_ENV)\n");
+    said = shell(FOUND "VIRTUAL_ENV=none \"$M\" dry-run train.py");
+    assert_says(said->err, "/found/python3 (PATH, since VIRTUAL_ENV has no bin/python)\n");
+    said = shell("PATH=/none VIRTUAL_ENV= \"$M\" dry-run train.py");
+    assert_says(said->err,
+                "memtrace: there is no python3 in PATH: name an interpreter that has PyTorch with --python FILE\n");
     said = shell(FOUND "VIRTUAL_ENV=none \"$M\" dry-run --python mine/bin/python train.py 1");
     assert_string_equal(said->out, "mine/bin train.py 1\n");
     assert_null(strstr(said->err, "runs under"));
@@ -105,7 +110,11 @@ static void a_program_alone_runs_dry_without_a_gpu(void **state)
     }
     expect_code(shell("CUDA_VISIBLE_DEVICES= " ALONE "\"$M\" torchrun --nproc-per-node 2 train.py"), MT_NO_DRY_RUN,
                 "found -u train.py\nfound -u train.py\n");
+    expect_code(shell("printf '#!/bin/sh\\npython3 train.py\\n' >job; chmod +x job; CUDA_VISIBLE_DEVICES= " ALONE
+                      "\"$M\" ./job"),
+                MT_NO_DRY_RUN, "found train.py\n");
     expect_code(MEMTRACE("trian.py"), MT_USAGE, "");
+    assert_says(MEMTRACE("./trian")->err, "memtrace: ./trian: No such file or directory\n");
     expect_code(MEMTRACE("start"), MT_USAGE, "");
 }
 

@@ -8,6 +8,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "producers/program/launcher_words.h"
+#include "producers/program/program_words.h"
 #include "trace/store/connection.h"
 
 #include <assert.h>
@@ -101,7 +102,7 @@ static mt_status run_program(int count, char **arguments)
     mt_status status = mt_command_find(command_word(arguments[1]), &command);
     if (status == MT_OK)
         return mt_command_run_words(command, count - 2, arguments + 2);
-    if (is_start_option(arguments[1]) || mt_launch_is_python(arguments + 1))
+    if (is_start_option(arguments[1]) || mt_program_names_file(arguments[1]) || mt_launch_is_python(arguments + 1))
         return mt_command_run_words(&mt_command_start, count - 1, arguments + 1);
     return status;
 }

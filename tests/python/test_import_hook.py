@@ -78,6 +78,20 @@ def test_a_dry_run_that_did_not_take_place_is_an_error(dry, source, reason):
     assert dry.run(source, code=8).stderr.splitlines()[-1] == f"memtrace: no dry run took place: {reason}"
 
 
+@pytest.mark.parametrize("command", ["dry-run", "record"])
+def test_a_python_without_pytorch_is_named(tmp_path, command):
+    script = tmp_path / "program.py"
+    script.write_text("import sys\nsys.modules['torch'] = None\nimport torch\n")
+    done = subprocess.run([find_program(), command, "--trace", str(tmp_path / "t.db"), "--python", sys.executable, str(script)],
+                          capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"memtrace: {sys.executable} has no PyTorch: activate the environment that has it" in done.stderr
+    script.write_text("import sys\nsys.modules['torch'] = None\ntry:\n    import torch\nexcept ImportError:\n    print('goes on')\n")
+    done = subprocess.run([find_program(), command, "--trace", str(tmp_path / "t.db"), "--python", sys.executable, str(script)],
+                          capture_output=True, text=True)
+    assert done.stdout == "goes on\n" and "has no PyTorch" not in done.stderr
+
+
 def test_a_program_s_own_failure_keeps_its_code(dry):
     dry.run("raise SystemExit(3)", code=3)
 

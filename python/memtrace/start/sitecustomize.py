@@ -1,6 +1,7 @@
 """Follows the import of PyTorch. `memtrace record` and `memtrace dry-run` put this folder into PYTHONPATH, and Python runs this file
 at its start, also in the program's child processes. It costs little until torch is imported, and needs nothing but the standard
 library."""
+import atexit
 import importlib.machinery
 import importlib.util
 import json
@@ -131,6 +132,14 @@ def end_before_torch():
     os._exit(NO_DRY_RUN)
 
 
+def explain_missing_torch():
+    """Says what to do if the program failed since this Python has no PyTorch."""
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        print(f"memtrace: {sys.executable} has no PyTorch: activate the environment that has it, or name its interpreter with "
+              "--python FILE", file=sys.stderr, flush=True)
+
+
 def limit_time(settings):
     """Ends the program at its time limit if PyTorch is not there, which ends it otherwise; and in any case some time later."""
     if "deadline" not in settings:
@@ -145,6 +154,7 @@ def follow(mode):
     hook = load_file("_memtrace_import_hook", os.path.join(PACKAGE, "recording/import_hook.py")).ImportHook(
         "torch", run_dry if mode == "dry" else record)
     hook.install()
+    atexit.register(explain_missing_torch)
     if mode == "dry":
         require_hook(hook)
     else:

@@ -2,9 +2,13 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/record/dry_options.h"
+#include "producers/program/program_words.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_PAGE "memtrace.html"
 
@@ -79,6 +83,8 @@ static mt_status run_start(const void *given)
     const struct start_options *start = given;
     if (start->words == NULL)
         return mt_fail(MT_USAGE, "start: which program? memtrace [--device CARD] PROGRAM [ARGS]");
+    if (mt_program_names_file(start->words[0]) && access(start->words[0], F_OK) != 0)
+        return mt_fail(MT_USAGE, "%s: %s", start->words[0], strerror(errno));
     if (start->device == NULL && has_gpu()) {
         mt_note("records %s on this machine's GPU; --device sim:CARD runs it dry", start->words[0]);
         return pass_on(start, &mt_command_record);
@@ -93,8 +99,8 @@ const struct mt_command mt_command_start = {
     .name = "start",
     .summary = "Records a program where there is a GPU, runs it dry where there is none, and writes its page.",
     .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
-    .details = "The word start may be left out before a Python script, a Python interpreter and a launcher such as\n"
-               "torchrun: memtrace train.py. The program is run as by memtrace record or memtrace dry-run, which have\n"
+    .details = "The word start may be left out before a path, a Python script, a Python interpreter and a launcher such\n"
+               "as torchrun: memtrace train.py. The program is run as by memtrace record or memtrace dry-run, which have\n"
                "more options. The last lines are the verdict and the path of the page.\n" MT_SCRIPT_HELP,
     .failed_means = "defined by the program; for other codes see memtrace record and memtrace dry-run",
     .examples = "  memtrace train.py --batch 8\n"

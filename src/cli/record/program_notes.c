@@ -69,7 +69,9 @@ void mt_program_python_note(char *const *given, const char *python)
 {
     struct mt_program_words words;
     mt_program_words_find(given, python, &words);
-    if (words.source != NULL)
+    if (words.source != NULL && strchr(words.interpreter, '/') == NULL)
+        mt_note("there is no %s in PATH: name an interpreter that has PyTorch with --python FILE", words.interpreter);
+    else if (words.source != NULL)
         mt_note("%s runs under %s (%s)", given[0], words.interpreter, words.source);
     mt_program_words_release(&words);
 }

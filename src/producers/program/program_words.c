@@ -32,6 +32,11 @@ static bool ends_in_py(const char *path)
     return length > 3 && strcmp(path + length - 3, ".py") == 0;
 }
 
+bool mt_program_names_file(const char *word)
+{
+    return strchr(word, '/') != NULL || ends_in_py(word);
+}
+
 /* A shell starts an executable file with an interpreter line by itself. */
 bool mt_program_is_script(const char *path)
 {
@@ -72,9 +77,10 @@ char *mt_program_find(const char *name)
 static char *find_interpreter(const char **out_source)
 {
     const char *environment = secure_getenv("VIRTUAL_ENV");
+    const bool is_active = environment != NULL && environment[0] != '\0';
     char *found = NULL;
     *out_source = "VIRTUAL_ENV";
-    if (environment != NULL && environment[0] != '\0')
+    if (is_active)
         found = mt_program_find_in(environment, strlen(environment), "bin/python");
     if (found != NULL)
         return found;
@@ -82,7 +88,7 @@ static char *find_interpreter(const char **out_source)
     found = mt_program_find_in(".venv", strlen(".venv"), "bin/python");
     if (found != NULL)
         return found;
-    *out_source = "PATH";
+    *out_source = is_active ? "PATH, since VIRTUAL_ENV has no bin/python" : "PATH";
     found = mt_program_find("python3");
     return found != NULL ? found : mt_host_strdup("python3");
 }

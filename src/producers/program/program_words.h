@@ -20,6 +20,9 @@ struct mt_program_words {
  * it, since it is executable and given by its path. */
 bool mt_program_is_script(const char *word);
 
+/* True if the word is a path or the name of a Python script, whether or not there is such a file. */
+bool mt_program_names_file(const char *word);
+
 /* Finds the words that start the user's program. `python` is the interpreter that the user named, which is put in front. If it is
  * NULL, a first word that is a Python script gets an interpreter in front: python of $VIRTUAL_ENV, else .venv/bin/python of the
  * current folder, else python3 of $PATH. Borrows `given`, which must outlive *out. The caller releases *out. */
