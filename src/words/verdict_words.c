@@ -40,8 +40,8 @@ const struct mt_row_type mt_verdict_type = MT_ROW_TYPE(ROW, fields);
 
 static void add_need(const struct mt_verdict *verdict, struct mt_text *out)
 {
-    mt_text_add(out, "peak %s live; needs %s of the %s%s (%s reserved", MT_SIZE(verdict->live_bytes),
-                MT_SIZE(verdict->needed_bytes), MT_SIZE(verdict->card_bytes),
+    mt_text_add(out, "peak %s live; needs %s of the %s%s%s (%s reserved", MT_SIZE(verdict->live_bytes),
+                MT_SIZE(verdict->needed_bytes), verdict->is_shared ? "" : "card's ", MT_SIZE(verdict->card_bytes),
                 verdict->is_shared ? " that others leave" : "", MT_SIZE(verdict->reserved_bytes));
     if (verdict->outside_bytes > 0)
         mt_text_add(out, ", %s outside PyTorch", MT_SIZE(verdict->outside_bytes));
@@ -76,6 +76,27 @@ static void add_unfinished(const struct mt_verdict_row *row, struct mt_text *out
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ended_by != NULL; i++)
         if (strcmp(ended_by, mt_ended_by_name(ends[i].reason)) == 0)
             mt_text_add(out, "%s", ends[i].words);
+}
+
+void mt_verdict_add_end(const struct mt_verdict_row *row, struct mt_text *out)
+{
+    static const char *const ends[MT_ENDED_BY_COUNT] = {
+        [MT_ENDED_BY_PROGRAM] = "then the program ended",
+        [MT_ENDED_BY_SETTLED] = "ended since they repeat",
+        [MT_ENDED_BY_UNSETTLED] = "ended although they do not repeat",
+        [MT_ENDED_BY_STEPS] = "as many as --steps allows",
+        [MT_ENDED_BY_TIME_LIMIT] = "ended at the time limit",
+        [MT_ENDED_BY_SIGNAL] = "ended by a signal",
+        [MT_ENDED_BY_ERROR] = "then the program failed",
+        [MT_ENDED_BY_OUT_OF_MEMORY] = "ended out of memory",
+        [MT_ENDED_BY_GROWTH] = "ended since memory grows with each iteration",
+        [MT_ENDED_BY_VALUES] = "ended since a loop needs values that were not computed",
+        [MT_ENDED_BY_CAUGHT] = "ended since the program kept catching the end of the run",
+    };
+    mt_ended_by reason;
+    mt_text_add(out, "%" PRId64 " step%s", row->verdict.steps, row->verdict.steps == 1 ? "" : "s");
+    if (row->caveats.ended_by != NULL && mt_ended_by_find(row->caveats.ended_by, &reason))
+        mt_text_add(out, ", %s", ends[reason]);
 }
 
 int64_t mt_verdict_fills_at(const struct mt_verdict_row *row)
@@ -136,9 +157,10 @@ static void add_shortened(const struct mt_caveat *caveat, struct mt_text *out)
 {
     mt_text_add_visible(out, caveat->name);
     add_place(caveat, out);
-    mt_text_add(out, " %" PRId64, caveat->count);
+    mt_text_add(out, " after %" PRId64, caveat->count);
     if (caveat->total >= 0)
         mt_text_add(out, " of %" PRId64, caveat->total);
+    mt_text_add(out, " iterations");
 }
 
 static void add_named(const struct mt_caveat *caveat, struct mt_text *out)
@@ -193,7 +215,7 @@ static void add_gradients(const struct mt_caveat *caveat, struct mt_text *out)
     add_named(caveat, out);
 }
 
-/* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */
+/* How a kind of caveat is said: "shortened: training loader (train.py:15) after 3 of 100 iterations; --steps all runs everything". */
 static const struct kind_words {
     const char *begin, *end;
     void (*add)(const struct mt_caveat *caveat, struct mt_text *out);

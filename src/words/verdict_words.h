@@ -17,9 +17,12 @@ struct mt_verdict_row {
 /* Describes the row: run, trace, rank, fits, bytes, outside, free, …, then the caveats and the observations. */
 extern const struct mt_row_type mt_verdict_type;
 
-/* Adds "peak 14.65 GiB live; needs 15.88 GiB of the 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside PyTorch): fits, 7.64 GiB
- * free"; or how much was short and where, with the command that explains it, such as "memtrace oom --run 1". */
+/* Adds "peak 14.65 GiB live; needs 15.88 GiB of the card's 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside PyTorch): fits,
+ * 7.64 GiB free"; or how much was short and where, with the command that explains it, such as "memtrace oom --run 1". */
 void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out);
+
+/* Adds "3 steps, ended since they repeat": the steps that ran, and why the run ended if that is known. */
+void mt_verdict_add_end(const struct mt_verdict_row *row, struct mt_text *out);
 
 /* Adds a line about each kind of caveat that the run has and about who holds memory that grows, each with its line end. */
 void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out);

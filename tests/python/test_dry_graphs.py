@@ -193,7 +193,7 @@ def test_a_program_sees_pools_and_captures_as_on_a_card(dry):  # noqa: F811
 def test_a_captured_step_and_graphed_modules_run_and_their_pools_are_named(dry):  # noqa: F811
     said = dry.run(textwrap.dedent(TRAINING))
     assert said.stdout == "1.0 1.0\n"
-    assert "shortened: loop" in said.stderr and "ended by: settled" in said.stderr
+    assert "shortened: loop" in said.stderr and "ended since they repeat" in said.stderr
     peak = json.loads(subprocess.run([find_program(), "peak", "--trace", dry.trace, "--json"], check=True, capture_output=True).stdout)
     pools = {pool["pool"]: pool for pool in peak["pools"]}
     assert {"private pool (1, 0)", "private pool (0, 1)", "private pool (0, 2)"} >= set(pools) > {"private pool (1, 0)"}

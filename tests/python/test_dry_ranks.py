@@ -119,7 +119,7 @@ def test_what_ranks_tell_each_other_is_no_file_of_the_program(dry):  # noqa: F81
             optimizer.step()
             optimizer.zero_grad()
         """, "--ranks", "2")
-    assert "ended by: settled" in said.stderr and "written to a folder" not in said.stderr
+    assert "ended since they repeat" in said.stderr and "written to a folder" not in said.stderr
 
 
 def test_fsdp_shards_weights_and_tensor_parallel_splits_them(dry):  # noqa: F811

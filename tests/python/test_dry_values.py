@@ -51,7 +51,7 @@ def test_values_that_were_not_computed_are_consistent_in_each_copy_and_end_an_en
     assert assumed[endless] == 1000
     assert not any(assumed.get(number) for number, line in enumerate(lines, 1) if "written" in line)
     assert dry.rows("SELECT ended_by FROM run") == [("values",)]
-    assert f"shortened: loop that reads values which were not computed (program.py:{endless}) 1000; --steps all" in said.stderr
+    assert f"shortened: loop that reads values which were not computed (program.py:{endless}) after 1000 iterations; --steps all" in said.stderr
 
 
 MASKED = """

@@ -241,11 +241,12 @@ static void print_lines(char *lines)
 static void print_run(const struct mt_dry_report_run *run)
 {
     const struct mt_verdict_row *row = &run->row;
-    struct mt_text option = {0};
+    struct mt_text option = {0}, end = {0};
     mt_text_add_trace_option(&option, run->path);
-    mt_note("run %" PRId64 " of %s: %" PRId64 " steps%s%s; see memtrace peak --run %" PRId64 "%s", row->run, run->path,
-            row->verdict.steps, row->caveats.ended_by != NULL ? ", ended by: " : "",
-            row->caveats.ended_by != NULL ? row->caveats.ended_by : "", row->run, mt_text_get(&option));
+    mt_verdict_add_end(row, &end);
+    mt_note("run %" PRId64 " of %s: %s; see memtrace peak --run %" PRId64 "%s", row->run, run->path, mt_text_get(&end),
+            row->run, mt_text_get(&option));
+    mt_text_release(&end);
     mt_text_release(&option);
 }
 
