@@ -1,4 +1,5 @@
-# Makes what is installed beside the program, by asking it: pages of the manual and completions for shells.
+# Makes what is installed beside the program, by asking it: pages of the manual and completions for shells. PROGRAM is a list: an
+# emulator, if the program is for another processor, and the program.
 #   cmake -DPROGRAM=… -DOUTPUT=… -P share.cmake
 file(REMOVE_RECURSE ${OUTPUT})
 
