@@ -99,8 +99,8 @@ const struct mt_command mt_command_start = {
     .name = "start",
     .summary = "Records a program where there is a GPU, runs it dry where there is none, and writes its page.",
     .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
-    .details = "The word start may be left out before a path, a Python script, a Python interpreter and a launcher such\n"
-               "as torchrun: memtrace train.py. The program is run as by memtrace record or memtrace dry-run, which have\n"
+    .details = "The word start may be left out before a path, a Python script, an interpreter and a launcher such as\n"
+               "torchrun: memtrace train.py. The program is run as by memtrace record or memtrace dry-run, which have\n"
                "more options. The last lines are the verdict and the path of the page.\n" MT_SCRIPT_HELP,
     .failed_means = "defined by the program; for other codes see memtrace record and memtrace dry-run",
     .examples = "  memtrace train.py --batch 8\n"
