@@ -32,7 +32,7 @@ constexpr const char *CONSTRUCTOR =
     "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
 constexpr std::size_t ROOM = 4096; /* far more than an object needs */
 
-/* Finds a symbol in those of PyTorch's libraries that are loaded. Loads nothing. */
+/* Finds a symbol in PyTorch's libraries, if they are loaded. Loads nothing. */
 void *find(const char *symbol)
 {
     static const char *const libraries[] = {"libc10.so", "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so"};
@@ -47,7 +47,7 @@ void *find(const char *symbol)
     return nullptr;
 }
 
-/* Returns the first virtual function of an object, which in every std::exception is its destructor. */
+/* Returns the first virtual function of an object. In every std::exception, it is the destructor. */
 destructor destructor_of(void *object)
 {
     return (*static_cast<destructor **>(object))[0];

@@ -1,12 +1,12 @@
-/* The module whose forward made the node that backward runs now.
+/* The module whose forward created the autograd node that backward runs now.
  *
  *   forward    module ln1 begins   attn begins      ends          PyTorch numbers the nodes of its graph in order
  *   nodes            17 18          19 20 21         22 23
  *   boundaries   17: ln1         19: attn         22: (outside)
  *   backward                            20 runs ──▶ attn
  *
- * So the backward of an unmodified program has labels without a hook on any tensor. Only nodes that the thread made that
- * began here are known: numbers of other threads are their own.
+ * So the backward of an unmodified program has labels without a hook on any tensor. Only nodes of the thread that
+ * called mt_torch_backward_begin are known: each thread numbers its own nodes.
  *
  * Threads: any. */
 #pragma once
@@ -17,7 +17,7 @@
 struct mt_torch_node {
     const char
         *class_name; /* as the compiler writes it: "N5torch8autograd9generated11MmBackward0E"; of static storage */
-    bool is_known;   /* the thread that began here made it, and `number` is its number */
+    bool is_known;   /* the thread of mt_torch_backward_begin created it; then `number` is its number */
     uint64_t number;
 };
 
@@ -30,14 +30,15 @@ struct mt_torch_graph {
     bool (*running)(struct mt_torch_node *out);
 };
 
-/* Begins to keep boundaries of the calling thread's modules. Borrows `graph` for good. */
+/* Starts keeping boundaries of the calling thread's modules. `graph` must live until the process ends. */
 void mt_torch_backward_begin(const struct mt_torch_graph *graph);
 
-/* Keeps a boundary: from now on the thread's nodes belong to its label's span. Does nothing in other threads. */
+/* Keeps a boundary: from now on the thread's nodes belong to the current label's span. Does nothing in other
+ * threads. */
 void mt_torch_backward_mark(void);
 
-/* Returns the thread's label now: as mt_torch_label_now, and in backward that of the running node's module. Sets *class_name
- * to that node's, and to NULL where the label is not a node's. */
+/* Returns the thread's current label: in backward, the label of the running node's module; otherwise
+ * mt_torch_label_now. Sets *class_name to the class of the node, or to NULL if the label does not come from a node. */
 struct mt_torch_label mt_torch_label_here(const char **class_name);
 
 /* True if the calling thread runs a node of autograd, as far as that is known. */

@@ -12,7 +12,7 @@ static void start_streams(struct mt_torch_streams *streams)
     streams->count = 1;
 }
 
-/* The device's times are those of the host, since its work takes none. */
+/* A simulated device uses the host's clock, since its work takes no time. */
 static mt_status open_simulated(const char *spelling, struct mt_device **out)
 {
     MT_TRY(mt_device_open(spelling, out));

@@ -7,19 +7,19 @@
 
 /* Offsets of fields in bytes. */
 struct layout {
-    uint64_t thread_holder; /* of what has the current frame, in a thread's state; 0: the state itself has it */
+    uint64_t thread_holder; /* in a thread's state: the struct that holds the current frame; 0: the state itself does */
     uint64_t holder_frame;
     uint64_t frame_previous, frame_code, frame_instruction, frame_owner; /* frame_owner 0: there is none */
-    uint64_t index_bytes; /* of an instruction, of which the frame has the index; 0: it has the address */
+    uint64_t index_bytes; /* the frame has an index into units of this size; 0: it has the instruction's address */
     uint64_t code_file, code_function, code_line, code_begin;
-    uint64_t text_bytes; /* of the fields of a text of ASCII, which its characters follow */
+    uint64_t text_bytes; /* of the header of an ASCII string; its characters follow */
 };
 
-/* A frame of this owner and of higher ones stands for C that calls Python. */
+/* Frames with this owner, or a higher one, stand for C code that calls Python. */
 enum { OWNED_BY_C = 3 };
 
-/* A text, of every version: its length in characters, and bits of its kind. What is not ASCII has MORE_BYTES more before its
- * characters, of 1, 2 or 4 bytes. */
+/* A string, in every version: its length in characters, and bits for its kind. A string that is not ASCII has
+ * MORE_BYTES more before its characters, which have 1, 2 or 4 bytes each. */
 enum { TEXT_LENGTH = 16, TEXT_STATE = 32, KIND_SHIFT = 2, KIND_BITS = 7, IS_COMPACT = 1 << 5, IS_ASCII = 1 << 6 };
 
 static const struct layout layouts[] = {
@@ -96,7 +96,8 @@ static uint32_t number_at(const char *object, uint64_t offset)
 
 /* ---- finding ---- */
 
-/* Reads what Python says of itself. The offsets that every version has tell that the groups are where they should be. */
+/* Reads the offsets that Python exports. Those that are the same in every version confirm the positions of the
+ * groups. */
 static bool read_offsets(const uint64_t *words, const struct groups *groups, struct layout *out)
 {
     const uint64_t *thread = words + groups->thread, *frame = words + groups->frame, *code = words + groups->code;
@@ -152,8 +153,8 @@ static const char *innermost_frame(void)
     return holder != NULL ? pointer_at(holder, at->holder_frame) : NULL;
 }
 
-/* Returns a number of a frame. What was freed may be followed by another code object at its address, so its texts and line
- * count, too. */
+/* Returns a hash of a frame. Another code object may reuse a freed one's address, so its strings and line are hashed,
+ * too. */
 static uint64_t hash_of(const struct mt_torch_frame *frame)
 {
     const struct layout *at = &python.layout;
@@ -163,7 +164,7 @@ static uint64_t hash_of(const struct mt_torch_frame *frame)
            ((uint64_t)number_at(frame->code, at->code_line) << 32 | (uint32_t)frame->instruction) * 0xc4ceb9fe1a85ec53u;
 }
 
-/* Returns the offset in the code's instructions, in bytes. */
+/* Returns the offset of the instruction in the code, in bytes. */
 static int32_t instruction_of(const char *frame, const char *code)
 {
     const struct layout *at = &python.layout;
@@ -174,7 +175,7 @@ static int32_t instruction_of(const char *frame, const char *code)
 
 uint32_t mt_torch_frames_top(struct mt_torch_frame *out, uint32_t most)
 {
-    enum { TAGS = 7 }; /* bits of a reference that say how it is counted */
+    enum { TAGS = 7 }; /* low bits of a reference: how it is counted */
     const struct layout *at = &python.layout;
     uint32_t depth = 0;
     for (const char *frame = innermost_frame(); frame != NULL && depth < most;
@@ -204,7 +205,7 @@ int mt_torch_frame_line(const struct mt_torch_frame *frame)
 
 /* ---- texts ---- */
 
-/* Adds a character in UTF-8; U+FFFD for half of a pair, with which Python writes a byte of a path that is none. */
+/* Adds a character in UTF-8. A lone surrogate, which Python uses for an invalid byte of a path, becomes U+FFFD. */
 static void add_character(struct mt_text *out, uint32_t c)
 {
     if (c >= 0xd800 && c < 0xe000)
@@ -223,12 +224,12 @@ static void add_character(struct mt_text *out, uint32_t c)
 static uint32_t character_at(const char *characters, uint64_t index, uint32_t bytes)
 {
     uint32_t character = 0;
-    assert(bytes == 1 || bytes == 2 || bytes == 4); /* in the order of a little-endian machine */
+    assert(bytes == 1 || bytes == 2 || bytes == 4); /* little-endian */
     memcpy(&character, characters + index * bytes, bytes);
     return character;
 }
 
-/* Adds a text of Python's. */
+/* Adds a Python string. */
 static void add_text(struct mt_text *out, const char *text)
 {
     enum { MORE_BYTES = 16, OLD_BYTES = 48, OLD_MORE_BYTES = 24 };

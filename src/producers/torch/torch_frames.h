@@ -4,14 +4,14 @@
  *                      ├─ code object: function, file, first line, instructions
  *                      └─ the instruction that runs
  *
- * PyTorch asks for memory under a lock of its own, mostly without Python's: to wait for Python's there may never end. But a
- * thread that is in our code changes none of its own frames, and their code objects live as long as they do. So nothing
- * is locked, and no reference is counted.
+ * PyTorch allocates under its own lock, mostly without Python's lock; waiting for Python's lock there could deadlock.
+ * But while a thread runs our code, it changes none of its frames, and their code objects stay alive. So nothing is
+ * locked, and no reference is counted.
  *
  * The places of fields are those of CPython 3.9 to 3.12, and what 3.13 and 3.14 say of themselves (_Py_DebugOffsets). As they
  * are no interface, python/memtrace/recording/stacks.py compares a walk with Python's answers before the first is used.
  *
- * Threads: any, each about itself. */
+ * Threads: any; each walks its own frames. */
 #pragma once
 
 #include "base/status.h"
@@ -20,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Frames that are further out are left out. */
+/* Outer frames beyond this depth are left out. */
 enum { MT_TORCH_MOST_CALLS = 1024 };
 
-/* A frame. Valid while it runs, or waits for one that it has called. */
+/* A frame. Valid while it runs or waits for a call that it made. */
 struct mt_torch_frame {
     const char *code;    /* the code object */
     int32_t instruction; /* its offset in the code, in bytes */
@@ -38,10 +38,10 @@ struct mt_torch_stack {
     struct mt_torch_frame frames[MT_TORCH_MOST_CALLS];
 };
 
-/* Finds the frames of this process's Python, of version 3.`minor`. MT_NO_DEVICE if its layout is not known. */
+/* Finds Python 3.`minor` in this process. Fails with MT_NO_DEVICE if its layout is unknown. */
 mt_status mt_torch_frames_find(int minor);
 
-/* Walks the frames of the calling thread; none, if it runs no Python or nothing was found. Costs some 5 ns a frame. */
+/* Walks the frames of the calling thread. Finds none if the thread runs no Python. Costs some 5 ns a frame. */
 void mt_torch_frames_walk(struct mt_torch_stack *out);
 
 /* Stores the innermost `most` frames of the calling thread, and returns how many there are. */
@@ -50,5 +50,5 @@ uint32_t mt_torch_frames_top(struct mt_torch_frame *out, uint32_t most);
 /* Returns a frame's line. */
 int mt_torch_frame_line(const struct mt_torch_frame *frame);
 
-/* Adds the name of a frame's function and its file, and returns its line. Calls nothing that takes memory of Python's. */
+/* Appends the name of a frame's function and its file, and returns its line. Allocates no Python memory. */
 int mt_torch_frame_describe(const struct mt_torch_frame *frame, struct mt_text *function, struct mt_text *file);

@@ -30,8 +30,8 @@ constexpr const char *LIBRARY = "libtorch_cpu.so";
 constexpr const char *NEXT = "_ZN2at15sequence_number4peekEv";
 constexpr const char *RUNNING = "_ZN5torch8autograd16get_current_nodeEv";
 
-/* A node is held by std::shared_ptr, whose weak pointer to itself lies before its number; or it counts its references in
- * one word there. */
+/* Offset of a node's number in both layouts. A node held by std::shared_ptr has a weak pointer to itself before the
+ * number; a node that counts its own references has one word there. */
 constexpr uint32_t SHARED_OFFSET = 24, COUNTED_OFFSET = 16;
 
 struct counted {
@@ -46,7 +46,7 @@ struct counted {
 uint64_t (*next_number)();
 void *running_node;
 uint32_t number_offset, thread_offset;
-uint64_t owner; /* the number that autograd has for the thread whose nodes are known */
+uint64_t owner; /* autograd's number of the thread whose nodes are known */
 
 uint64_t read_word(const char *node, uint32_t offset)
 {
@@ -55,7 +55,7 @@ uint64_t read_word(const char *node, uint32_t offset)
     return word;
 }
 
-/* Returns the name of an object's class, by what its table of virtual functions says of the type. */
+/* Returns the name of an object's class, from the type information in its table of virtual functions. */
 const char *class_of(const char *object)
 {
     const std::type_info *const *table = *reinterpret_cast<const std::type_info *const *const *>(object);

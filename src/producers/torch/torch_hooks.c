@@ -1,5 +1,5 @@
-/* What runs around each module, backward and gradient, and in the program's ranges, for Python. It is C, since hooks written in
- * Python take a fifth of a small model's step. All of this is called with Python's lock held, except for ranges. */
+/* The hooks around each module, backward, gradient and range, for Python. They are C, since hooks in Python
+ * take a fifth of a small model's step. All are called with Python's lock held, except for ranges. */
 #include "base/lock.h"
 #include "base/number_map.h"
 #include "base/status.h"
@@ -17,15 +17,15 @@ enum { CATEGORY_BITS = 8 };
 
 /* ---- modules ---- */
 
-/* Modules by the address of their object, and what new ones and the outermost ones call. */
+/* Modules by the address of their object, and the functions that are called for new and outermost modules. */
 static struct modules {
     struct mt_number_map places; /* span << CATEGORY_BITS | category */
     bool is_created;
-    PyObject *on_new, *on_outermost; /* on_new is None where new ones are none of ours */
+    PyObject *on_new, *on_outermost; /* on_new is None if new modules get no span */
     uint32_t watchers;               /* that have begun and not ended */
 } modules;
 
-/* Replaces a reference that is kept. */
+/* Replaces a stored reference. */
 static void keep(PyObject **kept, PyObject *object)
 {
     PyObject *before = *kept;
@@ -47,7 +47,8 @@ void memtrace_torch_module_end(uint64_t module)
         (void)mt_number_map_take(&modules.places, module, &place);
 }
 
-/* Finds the place of a module; asks for it if the module is called for the first time. False if it has none. */
+/* Finds the place of a module, its span and category. Calls on_new on the module's first call. False if it has no
+ * place. */
 static bool find_place(PyObject *module, uint64_t *out)
 {
     const uint64_t key = (uint64_t)(uintptr_t)module;
@@ -56,7 +57,7 @@ static bool find_place(PyObject *module, uint64_t *out)
     if (modules.on_new == mt_python.none)
         return false;
     if (!mt_python_watch(modules.on_new, module))
-        mt_python.PyErr_Clear(); /* a new module ends no program */
+        mt_python.PyErr_Clear(); /* a new module never ends the program */
     return mt_number_map_get(&modules.places, key, out);
 }
 
@@ -111,8 +112,8 @@ static struct backward {
     uint32_t watchers;
 } backward;
 
-/* Runs the engine of autograd between two calls of the watcher. The thread's stack is kept here, where its frames stay until the
- * end. */
+/* Runs the engine of autograd between two calls of the watcher. Keeps the thread's stack, since its frames stay until
+ * the end. */
 static PyObject *call_engine(PyObject *self, PyObject *arguments, PyObject *names)
 {
     method_function *const run = *(method_function *const *)(void *)&backward.before->function;
@@ -175,7 +176,7 @@ static void raise_later(void)
     mt_python_release(trace);
 }
 
-/* True for ranges that tell of a step: of an optimizer, and of torch.profiler. */
+/* True for ranges that mark a step: of an optimizer or of torch.profiler. */
 static bool is_of_step(const char *name)
 {
     return strncmp(name, "Optimizer.step#", strlen("Optimizer.step#")) == 0 ||

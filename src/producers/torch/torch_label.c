@@ -103,8 +103,8 @@ const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t 
 
 /* ---- labels ---- */
 
-/* State of the program. It is global because the library is called through plain functions. The phase is one word, so that a
- * change is never read in part: category << 8 | phase. */
+/* State of the program. It is global because the library is called through plain functions. The phase is one word,
+ * category << 8 | phase, so that a reader never sees half of a change. */
 static bool (*_Atomic grad_mode)(void);
 static _Atomic uint32_t program_phase = MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 
@@ -137,7 +137,7 @@ static void end_span(void *context, mt_span_id span)
         end(span);
 }
 
-/* A program that has no thread-specific key left goes on without spans. */
+/* A program without a free thread-specific key runs without spans. */
 static void create_spans(void)
 {
     (void)mt_thread_spans_create(end_span, NULL, &spans);
@@ -183,7 +183,7 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category)
 
 /* ---- in a trace ---- */
 
-/* Returns a number that tells shapes apart. */
+/* Returns a hash of a shape. */
 static uint64_t hash_of(const struct memtrace_torch_shape *shape)
 {
     uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
@@ -200,7 +200,7 @@ uint64_t mt_torch_label_key(const struct mt_torch_label *label)
     return key ^ hash_of(label->shape);
 }
 
-/* A bit for each category whose blocks are workspaces, in addition to the built-in one. */
+/* A bit for each category whose blocks are workspaces, besides the built-in one. */
 static _Atomic uint64_t workspaces;
 
 void mt_torch_label_is_workspace(mt_category category)
@@ -240,14 +240,14 @@ static bool is_of_loss(const char *op)
     return false;
 }
 
-/* Returns the category of a label with that role: of what an operator of a loss computes, Loss. */
+/* Returns the category of a label with `role`. Results of loss operators have the category Loss. */
 static mt_category category_of(const struct mt_torch_label *label, mt_role role, const char *op)
 {
     const bool is_computed = role == MT_ROLE_ACTIVATION || role == MT_ROLE_TEMPORARY;
     return is_computed && label->operator_number > 0 && is_of_loss(op) ? MT_CATEGORY_LOSS : label->category;
 }
 
-/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
+/* Returns a dtype by its number in PyTorch (c10/core/ScalarType.h). */
 static mt_dtype dtype_of(int number)
 {
     static const mt_dtype dtypes[] = {MT_U8,

@@ -1,12 +1,12 @@
-/* The purpose of memory, as a program states it: the names it gives, and the label of each thread's allocations.
+/* The purpose of memory as the program states it: its names, and the label of each thread's allocations.
  *
- *   span of the innermost module, category   ◀── counts, if there is one (run/thread_spans.h)
- *   category of the phase                    ◀── counts otherwise
+ *   span of the innermost module, category   ◀── used if there is one (run/thread_spans.h)
+ *   category of the phase                    ◀── used otherwise
  *
- * Calls of forward nest. Backward runs through the same modules in another thread and another
- * order; torch_backward.h finds where it is.
+ * Forward calls nest. Backward runs through the same modules in another thread and another
+ * order; torch_backward.h finds the current module.
  *
- * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
+ * Threads: names may be used from any. Each thread has its own labels. The program has one phase. */
 #pragma once
 
 #include "base/category_set.h"
@@ -29,7 +29,7 @@ struct mt_torch_span {
     int layer;        /* its own or inherited number in a list of modules; -1: none */
 };
 
-/* Spans and categories, the same for all cards; the trace of a card has numbers of its own for them (torch_memory.h).
+/* Spans and categories, shared by all cards. The trace of a card numbers them differently (torch_memory.h).
  * Invariant: spans[1 .. span_count] are the interner's; spans[0] is unused. */
 struct mt_torch_names {
     struct mt_lock lock;
@@ -43,8 +43,8 @@ struct mt_torch_names {
 void mt_torch_names_start(struct mt_torch_names *names);
 void mt_torch_names_end(struct mt_torch_names *names);
 
-/* Returns the number of the span `name` in `parent`, the same for equal ones. Both texts are copied. An unknown parent
- * means the root. */
+/* Returns the number of the span `name` in `parent`. Equal spans have one number. Copies both strings. An unknown
+ * parent means the root. */
 mt_span_id mt_torch_names_span(struct mt_torch_names *names, mt_span_id parent, const char *name, const char *kind);
 
 /* Finds a span. False, and *out untouched, for the root and for unknown numbers. Texts are valid as long as the
@@ -57,10 +57,10 @@ mt_category mt_torch_names_category(struct mt_torch_names *names, const char *na
 /* Returns the name of a category; NULL for a number without one. Valid as long as the names. */
 const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category);
 
-/* Returns the number of an operator, from 1, the same for equal names; 0 once there are 65535. Copies the name. */
+/* Returns the number of an operator, from 1; 0 once there are 65535. Equal names have one number. Copies the name. */
 uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name);
 
-/* Returns the name of such a number, which lives as long as the names. */
+/* Returns the name of an operator's number. Valid as long as the names. */
 const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number);
 
 /* ---- labels ---- */
@@ -69,30 +69,31 @@ struct mt_torch_label {
     mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
     mt_phase phase;
-    bool without_grad;                        /* autograd keeps nothing of what the module around it computes */
+    bool without_grad;                        /* the module's call has gradients disabled: autograd saves nothing */
     uint16_t operator_number;                 /* of mt_torch_names; 0: not known */
     const struct memtrace_torch_shape *shape; /* of the tensor, valid while the request is served; NULL: not known */
 };
 
-/* Sets the function that tells a thread's grad mode, for labels that begin from now on; NULL: it is always on. What counts is
- * the mode in which a module is called: PyTorch switches it off inside of functions that have a backward of their own. */
+/* Sets the function that returns a thread's grad mode, for labels that begin from now on; NULL: gradients are always
+ * enabled. The mode at the call of a module is used, since PyTorch disables gradients inside custom autograd
+ * functions. */
 void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
 
-/* Returns the spans of the program's threads, whose places are parts of labels; NULL if the process has no thread-specific key
- * left. */
+/* Returns the spans of the program's threads; labels include their places. NULL if the process has no free
+ * thread-specific key. */
 struct mt_thread_spans *mt_torch_spans(void);
 
-/* Sets the function that is called for each span that ends. */
+/* Sets the function that is called when a span ends. */
 void mt_torch_label_on_end(void (*end)(mt_span_id span));
 
-/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_thread_spans_end: a call that was
- * left without its end is ended with the call around it. Begins nothing once host memory is exhausted. */
+/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_thread_spans_end: if a
+ * call's end is skipped, the enclosing call's end ends it too. Begins nothing once host memory is exhausted. */
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category);
 
-/* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
+/* Sets the program's phase, and the category of allocations outside all spans. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
 /* ---- in a trace ---- */
@@ -100,15 +101,15 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category);
 /* Gives the blocks of a category the role workspace from now on. Any thread. */
 void mt_torch_label_is_workspace(mt_category category);
 
-/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
+/* Converts a number to a category; MT_CATEGORY_OTHER if it is out of range. */
 static inline mt_category mt_torch_known(int category)
 {
     return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
 }
 
-/* Returns a number that tells labels apart. */
+/* Returns a hash of a label. */
 uint64_t mt_torch_label_key(const struct mt_torch_label *label);
 
-/* Returns the label as a trace has it, in the trace's number of its span. Borrows texts of the names. */
+/* Returns the label as a trace stores it; `span` is the trace's number of its span. Borrows strings of the names. */
 struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const struct mt_torch_label *label,
                                         mt_span_id span);

@@ -30,7 +30,7 @@ static struct library {
     atomic_int card_end;
     struct mt_torch_names names;
     char *alloc, *trace_path, *program;   /* NULL: the default */
-    char *simulated;                      /* the device in the place of each card; NULL: real cards */
+    char *simulated;                      /* the device that replaces each card; NULL: real cards */
     double fraction[MT_TORCH_MOST_CARDS]; /* of the card's memory; 0: all */
     int64_t steps;                        /* number of steps that began */
     bool in_step;
@@ -40,17 +40,17 @@ static struct library {
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
-    atomic_bool is_watching, is_ended; /* is_ended: it was, and the cards in use are those of then */
+    atomic_bool is_watching, is_ended; /* is_ended: a watch has ended, and its cards are still in `cards` */
     struct mt_record_request request;  /* its texts are owned */
     struct watched_card {
         char *name; /* NULL: not known */
         uint64_t capacity_bytes;
     } watched[MT_TORCH_MOST_CARDS];
-    struct mt_torch_memory **abandoned; /* cards of earlier watches: PyTorch's threads may still look at them */
+    struct mt_torch_memory **abandoned; /* cards of earlier watches: PyTorch's threads may still use them */
     size_t abandoned_count;
 } library = {.lock = MT_MUTEX(MT_RANK_LIBRARY), .once = PTHREAD_ONCE_INIT};
 
-/* A simulated card that was not used before the fork can be used after it, as one of CUDA can. */
+/* A child may use a simulated card that its parent had not used before the fork. CUDA allows the same. */
 static void become_child(void)
 {
     const bool is_unused = library.simulated != NULL && library.card_end == 0;
@@ -139,7 +139,7 @@ struct mt_live_run *mt_torch_next_run(int *device)
 
 /* ---- opening ---- */
 
-/* Limits the memory of a card that is simulated or ours. The lock is held. */
+/* Limits the memory of a card that is simulated or served by our allocator. The lock is held. */
 static void limit(const struct mt_live_run *run, int device)
 {
     struct mt_device *card = mt_live_run_device(run);
@@ -148,7 +148,7 @@ static void limit(const struct mt_live_run *run, int device)
         mt_device_limit(card, library.fraction[device]);
 }
 
-/* Gives a new card the state of the others. */
+/* Brings a new card to the state of the others. */
 static void catch_up(struct mt_torch_memory *memory, int device)
 {
     uint32_t count = MT_CATEGORY_COUNT;
@@ -167,14 +167,14 @@ static void catch_up(struct mt_torch_memory *memory, int device)
 
 enum { ADDITION = 32 /* bytes */ };
 
-/* Writes what a card's trace has before its ending. */
+/* Writes the text that a card's trace path has before its extension. */
 static const char *name_addition(int device, char out[ADDITION])
 {
     snprintf(out, ADDITION, "-cuda%d", device);
     return out;
 }
 
-/* The first card in use has the trace that was asked for. */
+/* The first card in use has the requested trace path. */
 static mt_status watch_card(int device, struct mt_torch_memory **out)
 {
     char addition[ADDITION], name[ADDITION];
@@ -247,13 +247,13 @@ mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_ad
     return mt_torch_take_shaped(bytes, device, (struct mt_torch_pooled_stream){.stream = stream}, NULL, out);
 }
 
-/* True if the card's memory is to be counted. */
+/* True if the card's memory is recorded. */
 static bool is_counted(int device)
 {
     return library.request.device == MT_EVERY_DEVICE || library.request.device == device;
 }
 
-/* Watches no further card after one whose trace can't be opened: each event would try again. */
+/* Watches no further card once a trace could not be opened: otherwise each event would try again. */
 struct mt_torch_memory *mt_torch_watched(int device)
 {
     if (!library.is_watching || mt_host_is_exhausted())
@@ -320,7 +320,7 @@ void memtrace_torch_answer(void)
     leave();
 }
 
-/* Begins anew after the end of another watch. */
+/* Resets the cards, since an earlier watch has ended. */
 static void abandon_cards(void)
 {
     for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
@@ -412,7 +412,7 @@ void mt_torch_forget(void)
     leave();
 }
 
-/* Also for a card that is opened later. */
+/* Applies to cards that are opened later, too. */
 void memtrace_torch_memory_fraction(double fraction, int device)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child || !(fraction > 0))
@@ -442,7 +442,7 @@ uint64_t mt_torch_unknown_frees(void)
 
 /* ---- categories, phases and steps, for all cards ---- */
 
-/* Adds it to all cards under the lock, so that all have the same categories by the same numbers. */
+/* Adds the category to all cards under the lock, so that its number is the same on all. */
 int memtrace_torch_category(const char *name)
 {
     bool is_new = false;

@@ -1,12 +1,12 @@
-/* The operator of PyTorch that a thread is in, as its RecordFunction tells: operators nest, and the innermost that does
- * more than take memory names a block.
+/* The operator that a thread runs, reported by PyTorch's RecordFunction. Operators nest; a block is named after the
+ * innermost one that does more than allocate.
  *
  *   aten::linear ▶ aten::addmm ▶ aten::empty      a block of aten::addmm
  *
- * In backward the class of autograd's node names it: there PyTorch would make names for an observer that take longer than
- * many operators. So the observer pauses.
+ * In backward, a block is named after the class of autograd's node, and the observer is paused: there PyTorch would
+ * build names for it, which takes longer than many operators.
  *
- * Threads: any, each about itself. */
+ * Threads: any; each has its own operators. */
 #pragma once
 
 #include "producers/torch/torch_label.h"
@@ -15,20 +15,20 @@
 extern "C" {
 #endif
 
-/* Begin and end an operator; `call` is any pointer that tells one from another. The name must live until the end. */
+/* Begin and end an operator; `call` is any pointer that identifies the call. The name must live until the end. */
 void mt_torch_operator_begin(const void *call, const char *name);
 void mt_torch_operator_end(const void *call);
 
-/* Sets the functions that pause and resume the observer, which runs; NULL: there is none. */
+/* Functions that pause and resume the observer, which runs at first; NULL: there is no observer. */
 struct mt_torch_observer {
     void (*pause)(void), (*resume)(void);
 };
 void mt_torch_operator_observe(const struct mt_torch_observer *observer);
 
-/* Is told of a phase that begins. */
+/* Called when a phase begins. Pauses the observer in backward. */
 void mt_torch_operator_phase(mt_phase phase);
 
-/* Returns the thread's label for a request of memory: as mt_torch_label_here, with its operator, by its number in
+/* Returns the thread's label for a request of memory: mt_torch_label_here, plus its operator's number in
  * `names`. */
 struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names);
 

@@ -1,10 +1,11 @@
-/* The private pools of a card, as CUDA graphs and torch.cuda.MemPool of PyTorch make them: memory that serves no other requests. On a
- * simulated card, our allocator has them:
+/* The private pools of a card, which PyTorch creates for CUDA graphs and torch.cuda.MemPool. Their memory serves no
+ * other requests. On a simulated card, our allocator provides them:
  *
- *   PyTorch's pair ──memtrace_torch_pool_use──▶ number ──and a stream──▶ a stream of the allocator, with rules (alloc.h)
+ *   PyTorch's pair ──memtrace_torch_pool_use──▶ number ──and a stream──▶ an allocator's stream, with rules (alloc.h)
  *
- * A pool has users: graphs, MemPool objects, and contexts that allocate from it. While it has one, its segments stay. In the trace,
- * what a pool has of a stream is a stream of its own, named by a setting as in imported snapshots (file/torch_pools.h).
+ * A pool has users: graphs, MemPool objects, and contexts that allocate from it. It keeps its segments while it has a
+ * user. In the trace, a pool's part of a stream is a separate stream, named by a setting as in imported snapshots
+ * (file/torch_pools.h).
  *
  * Threads: any. */
 #pragma once
@@ -38,7 +39,7 @@ void mt_private_pools_release(struct mt_private_pools *pools);
 /* Returns a copy of the pool with a number. */
 struct mt_private_pool mt_private_pool_at(struct mt_private_pools *pools, uint32_t number);
 
-/* Adds a user, and `kind`, to a pool, which is made if there is none. Returns its number. */
+/* Adds a user, and the flags `kind`, to a pool. Creates the pool if needed. Returns its number. */
 uint32_t mt_private_pool_add_user(struct mt_private_pools *pools, uint64_t first, uint64_t second, int kind);
 
 /* Adds `change` to a pool's users and returns them; -1 if there is no pool. Sets *out_number to its number. */
@@ -56,6 +57,6 @@ void mt_private_pool_empty(const struct mt_pool_owner *owner, uint32_t pool);
 mt_status mt_private_pool_stream(const struct mt_pool_owner *owner, struct mt_torch_pooled_stream stream,
                                  mt_stream *out);
 
-/* Returns the number, for notes, of what a watched allocator's private pool has of a stream, and names it in the trace. */
+/* Returns the number, for notes, of a stream's memory in a watched allocator's private pool. Names it in the trace. */
 uint64_t mt_private_pool_watched(const struct mt_pool_owner *owner, mt_torch_stream stream, uint64_t first,
                                  uint64_t second);

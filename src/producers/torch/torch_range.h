@@ -1,5 +1,5 @@
-/* Ranges of the program, which torch.autograd.profiler.record_function names: some tell of steps. Called without Python's lock, by
- * the thread whose range it is. */
+/* Ranges of the program, named by torch.autograd.profiler.record_function. Some of them mark steps. Called without
+ * Python's lock, by the thread that runs the range. */
 #pragma once
 
 #ifdef __cplusplus

@@ -1,7 +1,9 @@
-/* The operators of PyTorch and the program's ranges, as PyTorch reports them to observers (at::RecordFunction), and its grad mode.
+/* PyTorch's operators and the program's ranges, as PyTorch reports them to observers (at::RecordFunction), and its grad
+ * mode.
  *
- * No header of PyTorch's is used. An observer is a struct that begins with two functions, a probability and a flag for each
- * kind of operator; recording/abi.py checks that in PyTorch's header. What follows stays zero: no inputs, no outputs, no numbers. */
+ * Uses no PyTorch headers. An observer is a struct that begins with two functions, a probability and a flag for each
+ * kind of operator; recording/abi.py checks that in PyTorch's header. The other fields stay zero: no inputs, outputs or
+ * numbers. */
 #include "base/status.h"
 #include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_range.h"
@@ -33,12 +35,12 @@ constexpr const char *GRAD_MODE = "_ZN3c108GradMode10is_enabledEv";
 
 struct record_function; /* PyTorch's */
 
-/* at::ObserverContext, of which there is none here. */
+/* at::ObserverContext. Our observers create none. */
 struct context {
     virtual ~context() = default;
 };
 
-/* at::RecordFunctionCallback. It goes by value, in memory, so its size counts: PyTorch's has 6 to 13 kinds. */
+/* at::RecordFunctionCallback. It is passed by value in memory, so its size matters: PyTorch's has 6 to 13 kinds. */
 struct observer {
     std::unique_ptr<context> (*begin)(const record_function &);
     void (*end)(const record_function &, context *);

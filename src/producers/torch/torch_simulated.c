@@ -1,5 +1,5 @@
-/* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats; and the
- * history of its requests. */
+/* What a program can query about a simulated card: its properties, free memory, and the counters of memory_stats. Also
+ * the history of its requests. */
 #include "base/lock.h"
 #include "device/card_outside.h"
 #include "producers/torch/torch_library.h"
@@ -59,7 +59,7 @@ int memtrace_torch_knows_nccl(void)
            mt_card_outside(&card, MT_PART_NCCL_RING, 2, &unused);
 }
 
-/* None of it need be on the card, so it takes no room from the allocator. */
+/* All of it may be on the host, so it reduces no memory of the allocator. */
 void memtrace_torch_movable(int device, const char *holder, uint64_t bytes)
 {
     struct mt_torch_memory *memory;
@@ -94,7 +94,7 @@ int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
 static struct mt_lock history_lock = MT_LOCK(MT_RANK_LEAF);
 static struct memtrace_torch_past history; /* guarded by the lock */
 
-/* Programs that run on a card are not slowed down by it. */
+/* Does nothing on a real card, so that it costs no time there. */
 void mt_torch_note_request(int64_t bytes)
 {
     if (mt_torch_simulated() == NULL)

@@ -1,5 +1,5 @@
-/* The call stack of a request for memory: that of the calling thread and, in a thread of autograd's, within that of the thread
- * that waits in torch.autograd.backward.
+/* The call stack of an allocation: the calling thread's stack. In a thread of autograd, the stack of the thread that
+ * waits in torch.autograd.backward comes first.
  *
  *   main thread        main.py:7 ▶ train.py:41 ▶ backward, kept ─┐
  *   autograd's thread                                            └▶ (a node) ▶ hook.py:3, if it runs Python
@@ -10,8 +10,8 @@
 #include "base/sink.h"
 #include "producers/torch/torch_frames.h"
 
-/* Finds the stack of the calling thread's request, which is valid until mt_torch_stack_leave. Its depth is 0 where stacks
- * are not recorded. */
+/* Finds the stack of the calling thread's request. Valid until mt_torch_stack_leave. Its depth is 0 if stacks are not
+ * recorded. */
 void mt_torch_stack_enter(struct mt_torch_stack *out);
 void mt_torch_stack_leave(const struct mt_torch_stack *stack);
 
@@ -19,7 +19,7 @@ void mt_torch_stack_leave(const struct mt_torch_stack *stack);
 void mt_torch_stack_keep(void);
 void mt_torch_stack_drop(void);
 
-/* Returns the number of a stack in a sink. Leaves out frames of memtrace's own. */
+/* Returns the number of a stack in a sink. Leaves out memtrace's own frames. */
 mt_stack_id mt_torch_stack_store(const struct mt_torch_stack *stack, const struct mt_sink *sink);
 
 /* Begins anew, for tests. */

@@ -1,9 +1,9 @@
-/* The meeting with PyTorch's own allocator: its trace tracker is attached through the table of virtual functions, and its
- * reports to the profiler pass through here.
+/* The connection to PyTorch's own allocator. Its trace tracker is attached through the table of virtual functions, and
+ * its reports to the profiler pass through here.
  *
- * No header of PyTorch's is used, so one build of this library serves every PyTorch: the places of functions and fields
- * come from the headers that it brings (python/memtrace/recording/abi.py). They are checked before use: functions lie in PyTorch's
- * library, and one returns the allocator's name. */
+ * Uses no PyTorch headers, so that one build of this library works with every PyTorch. Offsets of functions and fields
+ * come from the headers that PyTorch installs (python/memtrace/recording/abi.py). They are checked before use:
+ * functions must be in PyTorch's library, and one of them must return the allocator's name. */
 #include "base/status.h"
 #include "producers/torch/torch_watch.h"
 
@@ -29,7 +29,7 @@ struct device {
 using tracker = std::function<void(const trace_entry &)>;
 using report_function = void (*)(void *address, int64_t bytes, size_t allocated, size_t reserved, device card);
 
-/* A text of C++, of the current or of the older layout: both begin with the address of the characters. It is returned in
+/* A C++ string, in the current or the older layout. Both begin with the address of the characters. It is returned in
  * memory. */
 struct text {
     const char *characters;
@@ -40,7 +40,7 @@ report_function original_report;
 void *const *allocator; /* of PyTorch: std::atomic<CUDAAllocator *> */
 bool is_attached;       /* for as long as the process lives */
 
-/* Passes a report on to PyTorch's own function once it was taken. */
+/* Records a report, then passes it on to PyTorch's own function. */
 void on_report(void *address, int64_t bytes, size_t allocated, size_t reserved, device card)
 {
     mt_torch_watch_report(card.index, reinterpret_cast<uintptr_t>(address), bytes, allocated, reserved);
@@ -71,7 +71,7 @@ void on_entry(const trace_entry &entry)
     mt_torch_watch_entry(&read);
 }
 
-/* True if the address is of code in the library that has the allocator. */
+/* True if the address points to code in the allocator's library. */
 bool is_of_pytorch(const void *address)
 {
     Dl_info function, library;
@@ -79,7 +79,7 @@ bool is_of_pytorch(const void *address)
            function.dli_fbase == library.dli_fbase;
 }
 
-/* Returns a virtual function of the object; nullptr if it is none of PyTorch's. */
+/* Returns a virtual function of the object; nullptr if it is not PyTorch's. */
 void *virtual_function(void *object, uint32_t slot)
 {
     void *const *table = *static_cast<void *const *const *>(object);

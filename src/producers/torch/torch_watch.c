@@ -12,8 +12,8 @@
 
 enum { MOST_HOLDERS = 32, HOLDER_BITS = 8, DEVICE_BITS = 8, ROUND_BYTES = 512 };
 
-/* Memory that functions of CUDA gave and no entry claimed, by address. Invariants: totals[device][h] is the sum of the
- * pieces of holder h on the device; is_changed[device] is true if one was not stored since it changed. */
+/* Memory that CUDA functions allocated and no trace entry claimed, by address. Invariants: totals[device][h] is the sum
+ * of the pieces of holder h on the device; is_changed[device] is true if a total has changed since it was stored. */
 static struct outside {
     struct mt_lock lock;
     bool is_created;
@@ -25,7 +25,7 @@ static struct outside {
     uint64_t totals[MT_TORCH_MOST_CARDS][MOST_HOLDERS], stored[MT_TORCH_MOST_CARDS][MOST_HOLDERS];
 } outside = {.lock = MT_LOCK(MT_RANK_OUTSIDE)};
 
-/* Set before PyTorch reports anything, and the same for each watch of a process: reports read it without a lock. */
+/* Set before PyTorch's first report, and the same for each watch of a process, so reports read it without a lock. */
 static struct memtrace_torch_abi abi;
 
 /* The thread's last block, until PyTorch reports it. Its label, span and stack are numbers of its card's trace. */
@@ -42,7 +42,7 @@ const struct memtrace_torch_abi *mt_torch_watch_abi(void)
 
 /* ---- memory outside ---- */
 
-/* Returns the number of a holder, and copies the name of a new one. Those beyond the most are one with the last. */
+/* Returns the number of a holder. Copies the name of a new one. Holders beyond the maximum share the last number. */
 static uint32_t holder_number(const char *holder)
 {
     uint32_t i = 0;
@@ -106,7 +106,7 @@ void memtrace_torch_outside_give(uint64_t address)
     mt_lock_give(&outside.lock);
 }
 
-/* Ends the pieces that PyTorch's allocator says are its own. */
+/* Ends the pieces that PyTorch's allocator reports as its own. */
 static void claim(uint64_t address, uint64_t bytes)
 {
     uint64_t piece = 1;
@@ -116,8 +116,8 @@ static void claim(uint64_t address, uint64_t bytes)
     mt_lock_give(&outside.lock);
 }
 
-/* Stores the totals that have changed. This waits for the next block, since only the entry after a call of CUDA tells
- * that it was PyTorch's allocator's. */
+/* Stores the totals that have changed. Called at the next block, since PyTorch reports memory as its own only after the
+ * call of CUDA that allocated it. */
 static void store_outside(struct mt_live_run *run, int device)
 {
     if (!atomic_exchange_explicit(&outside.is_changed[device], false, memory_order_relaxed))
@@ -135,7 +135,7 @@ static void store_outside(struct mt_live_run *run, int device)
 
 /* ---- entries ---- */
 
-/* Returns the number of an entry's stream, for notes: what a private pool has of a stream is another one. */
+/* Returns the number of an entry's stream, for notes. A private pool's part of a stream has its own number. */
 static uint64_t stream_of(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     if (entry->first == 0 && entry->second == 0)
@@ -144,7 +144,7 @@ static uint64_t stream_of(struct mt_torch_memory *memory, const struct mt_torch_
     return mt_private_pool_watched(&owner, entry->stream, entry->first, entry->second);
 }
 
-/* Returns the block of an entry, labelled by what the calling thread does. */
+/* Returns the block of an entry, with the calling thread's label. */
 static struct mt_foreign_block describe(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     const struct mt_foreign_block block = {.address = entry->address,
@@ -155,7 +155,7 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
     return mt_torch_memory_label(memory, block, &label);
 }
 
-/* Takes the thread's block with these allocated bytes, unless the watch that it belongs to has ended. */
+/* Records the thread's block with these allocated bytes, unless its watch has ended. */
 static void take_pending(uint64_t allocated_bytes)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(pending.device);
@@ -166,8 +166,8 @@ static void take_pending(uint64_t allocated_bytes)
     pending.memory = NULL;
 }
 
-/* Keeps a block until its report. If the report of the block before did not come, that block has the bytes that PyTorch rounds to
- * at least. */
+/* Keeps a block until its report. If the report of the previous block is missing, that block is recorded with PyTorch's
+ * minimum rounding. */
 static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     if (pending.memory != NULL) {
@@ -197,7 +197,7 @@ static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *
     mt_live_run_measure(run, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
 
-/* True if the entry is about memory. A snapshot has an entry for each card, also for those that are not in use. */
+/* True if the entry is about memory. A snapshot adds an entry for each card, used or not. */
 static bool is_about_memory(const struct mt_torch_entry *entry)
 {
     const int known[] = {abi.alloc,        abi.free_requested, abi.segment_alloc,

@@ -1,9 +1,10 @@
-/* Stand-ins for NVIDIA's driver on a machine without one: libcuda.so.1 and libnvidia-ml.so.1, for libraries that ask them about the
- * card. They have the documented functions that describe the simulated card; every other function fails and is named. Nothing is
- * computed, and NVIDIA's private interfaces are absent, so CUDA's runtime finds no driver, as without a stand-in.
+/* Stand-ins for NVIDIA's driver libraries, libcuda.so.1 and libnvidia-ml.so.1, on a machine without a driver. Libraries
+ * query the card through them. The documented functions that describe a card return the properties of the simulated
+ * one. Every other function fails, and memtrace reports its name. Nothing is computed. NVIDIA's private interfaces are
+ * absent, so the CUDA runtime finds no driver, as without a stand-in.
  *
- * python/memtrace/dry/driver.py loads them, and only where a library was not found without. What is known of the cards comes from
- * libmemtrace_torch.so, which is loaded before.
+ * python/memtrace/dry/driver.py loads a stand-in only if the real library was not found. The properties of the cards
+ * come from libmemtrace_torch.so, which is loaded first.
  *
  * Threads: any. */
 #pragma once
@@ -23,7 +24,7 @@ enum { MT_DRIVER_UUID = 16 };
 /* Sets how many cards there are. Before the first call of another function. */
 MT_EXPORTED void memtrace_driver_begin(int cards);
 
-/* Returns how many cards there are; and whether `device` is one. */
+/* Returns the number of cards; mt_driver_has: true if `device` is one of them. */
 int mt_driver_cards(void);
 bool mt_driver_has(int device);
 
@@ -32,7 +33,8 @@ int mt_driver_refuse(const char *call, int code);
 
 void mt_driver_uuid(int device, unsigned char out[MT_DRIVER_UUID]);
 
-/* Copies a text with its end to a caller's buffer. False if it is too short; then it is cut. */
+/* Copies a string with its terminator to a caller's buffer. Truncates it and returns false if the buffer is too
+ * short. */
 bool mt_driver_copy(char *out, int64_t capacity, const char *text);
 
 /* The memory of a card in bytes: used + free = total, and `used` is what this process and others hold. */

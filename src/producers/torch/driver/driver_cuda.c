@@ -1,6 +1,7 @@
-/* The stand-in for libcuda.so.1. Functions, numbers of attributes and codes are those of the CUDA driver API's documentation.
+/* The stand-in for libcuda.so.1. Functions, attribute numbers and error codes follow the documentation of the CUDA
+ * driver API.
  *
- * Contexts are addresses that nobody looks into: one for each card, its primary one. */
+ * Contexts are addresses that are never dereferenced: one for each card, its primary context. */
 #include "producers/torch/driver/driver.h"
 #include "producers/torch/driver/driver_cuda_calls.h"
 #include "producers/torch/memtrace_torch.h"
@@ -24,7 +25,8 @@ enum {
 #undef X
 };
 
-/* CUDA's runtime passes the code of the private interface on. This is its cudaErrorInsufficientDriver, as without a driver. */
+/* The CUDA runtime returns the error of the private interface to its caller. This one is cudaErrorInsufficientDriver,
+ * the same as without a driver. */
 enum { NO_DRIVER = 35 };
 
 enum { MOST_CARDS = 64, KIB = 1024 };
@@ -267,7 +269,7 @@ MT_EXPORTED int cuGetExportTable(const void **out, const void *id)
     return NO_DRIVER;
 }
 
-/* ---- the others: with a caller's arguments, which they ignore ---- */
+/* ---- all other functions: they ignore the caller's arguments ---- */
 
 #define X(name)                                                                                                        \
     MT_EXPORTED int cu##name(void)                                                                                     \

@@ -1,5 +1,6 @@
-/* The functions of the CUDA driver interface that the stand-in refuses, without their prefix "cu": a library that links them
- * can be loaded, and a call is named. Names are those of the documentation, of CUDA 13. */
+/* The functions of the CUDA driver API that the stand-in refuses, without their prefix "cu". They exist so that a
+ * library that links them can be loaded, and so that memtrace can report a call by name. The list follows the
+ * documentation of CUDA 13. */
 #pragma once
 
 /* clang-format off */

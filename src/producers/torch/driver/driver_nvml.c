@@ -1,5 +1,5 @@
-/* The stand-in for libnvidia-ml.so.1. Functions, structs and codes are those of the NVML API's documentation. A card that
- * computes nothing takes no power. */
+/* The stand-in for libnvidia-ml.so.1. Functions, structs and error codes follow the documentation of the NVML API. The
+ * power draw is 0, since nothing is computed. */
 #include "producers/torch/driver/driver.h"
 #include "producers/torch/driver/driver_nvml_calls.h"
 #include "producers/torch/memtrace_torch.h"
@@ -36,7 +36,7 @@ struct utilization {
     unsigned gpu, memory;
 };
 
-/* Returns the card of a handle; -1 if it is none. */
+/* Returns the card of a handle; -1 if the handle is invalid. */
 static int device_of(const char *handle)
 {
     const ptrdiff_t device = handle - handles;
@@ -160,7 +160,7 @@ MT_EXPORTED int nvmlDeviceGetMinorNumber(void *handle, unsigned *out)
     return nvmlDeviceGetIndex(handle, out);
 }
 
-/* ---- what a card is, and has ---- */
+/* ---- properties and memory of a card ---- */
 
 MT_EXPORTED int nvmlDeviceGetName(void *handle, char *out, unsigned capacity)
 {
@@ -194,7 +194,7 @@ MT_EXPORTED int nvmlDeviceGetMemoryInfo(void *handle, struct memory *out)
     return SUCCESS;
 }
 
-/* The driver's own memory, which this version counts apart, is no part of a card's total here. */
+/* This version reports the driver's own memory separately. A simulated card's total does not include it. */
 MT_EXPORTED int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *out)
 {
     if (device_of(handle) < 0)
@@ -230,7 +230,7 @@ MT_EXPORTED int nvmlDeviceGetClockInfo(void *handle, int clock, unsigned *out_mh
     return device_of(handle) >= 0 ? SUCCESS : INVALID_ARGUMENT;
 }
 
-/* ---- the others: with a caller's arguments, which they ignore ---- */
+/* ---- all other functions: they ignore the caller's arguments ---- */
 
 #define X(name)                                                                                                        \
     MT_EXPORTED int nvml##name(void)                                                                                   \

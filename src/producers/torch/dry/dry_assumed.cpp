@@ -27,9 +27,9 @@ void (*on_assumption)(const char *name, double value);
 
 /* ---- rules ---- */
 
-/* What follows from the arguments of an operator for its results. */
+/* How an operator's arguments determine its results. */
 enum class rule {
-    FIRST,      /* what the first argument holds that does not hold zeros */
+    FIRST,      /* the content of the first argument that does not hold zeros */
     OPPOSITE,   /* the negation of the first argument */
     PRODUCT,    /* the product of all */
     DIFFERENCE, /* the opposite of the first argument if the second one has its sign */
@@ -37,11 +37,11 @@ enum class rule {
     MOST,       /* of masks: the larger fraction */
     ALL,        /* true if all elements are */
     ANY,        /* true if one element is */
-    EXCEEDS,    /* false for a limit that is above the numbers which are assumed, as of outliers */
+    EXCEEDS,    /* false if the limit is above the assumed numbers, as for outliers */
     NEVER       /* false: nothing is infinite or NaN */
 };
 
-/* In-place operators have the name with an underscore at its end. */
+/* In-place operators have the same name with a trailing underscore. */
 const std::unordered_map<std::string_view, rule> rules = {
     {"aten::add", rule::FIRST},
     {"aten::all", rule::ALL},
@@ -94,7 +94,7 @@ bool is_mask(const Tensor &tensor)
     return tensor.scalar_type() == at::kBool;
 }
 
-/* Returns what the numbers and tensors among the arguments hold, in their order. */
+/* Returns the content of the numbers and tensors among the arguments, in order. */
 std::vector<double> contents_of(const called &call)
 {
     std::vector<double> contents;
@@ -152,7 +152,7 @@ bool has_high_limit(const called &call)
            limit.toDouble() > std::max(assumed_number, content_of(number.toTensor()));
 }
 
-/* Returns the fraction of a mask that is true. */
+/* Returns the fraction of true elements in a mask. */
 double fraction_by_rule(const called &call)
 {
     const rule *rule = find_rule(call);
@@ -181,9 +181,9 @@ double fraction_by_rule(const called &call)
     }
 }
 
-/* ---- comparisons that check for NaN and infinity, as isfinite is made of ---- */
+/* ---- comparisons that check for NaN and infinity; isfinite calls them ---- */
 
-/* True if a comparison is with itself or with infinity. */
+/* True if a call compares a tensor with itself or with infinity. */
 bool compares_for_check(const called &call)
 {
     if (call.arguments.size() < 2)
@@ -194,7 +194,7 @@ bool compares_for_check(const called &call)
     return right.isDouble() && !std::isfinite(right.toDouble());
 }
 
-/* Returns the answer of a check: everything is finite. Only of a call that is one. */
+/* Returns the answer of a check: everything is finite. The call must be a check. */
 double answer_of_check(const called &call)
 {
     const std::string_view name = base_name(call);
@@ -228,7 +228,7 @@ filled count_of(const called &call, const Tensor &result)
     return {at::Scalar(std::min(std::floor(content_of(mask) * static_cast<double>(each)), most)), result.scalar_type()};
 }
 
-/* True if a tensor has one element, which can be read without asking anybody. */
+/* True if a tensor has one element that can be read without the dispatcher. */
 bool is_plain_number(const Tensor &tensor)
 {
     return tensor.numel() == 1 && tensor.has_storage() && (is_on_card(tensor) || tensor.is_cpu()) &&

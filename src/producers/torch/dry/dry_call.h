@@ -11,15 +11,16 @@ namespace mt_dry
 
 using device_guard = c10::impl::InlineDeviceGuard<c10::impl::VirtualGuardImpl>;
 
-/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
- * losses. */
+/* Calls whose tensors have at most this many bytes in total, such as an average of two losses, are computed from
+ * assumed values, too. */
 constexpr size_t MOST_GUESSED_BYTES = 4096;
 
-/* True if a tensor has values on the host; true if they are what a card would have. Both are true if it is not on one. */
+/* True if a tensor has values on the host; true if they equal a card's values. Both are true for a tensor on the
+ * host. */
 bool has_values(const at::Tensor &tensor);
 bool is_known(const at::Tensor &tensor);
 
-/* Returns a card with its number. */
+/* Returns the device with an index: the current card if it has none. */
 inline c10::Device card(std::optional<c10::Device> device)
 {
     return device.has_value() && device->has_index() ? *device : c10::Device(c10::DeviceType::CUDA, current_device());
@@ -28,8 +29,8 @@ inline c10::Device card(std::optional<c10::Device> device)
 struct call {
     const c10::OperatorHandle &op;
     std::vector<c10::IValue> arguments;
-    c10::Device device;      /* of the first argument that has one */
-    at::Generator generator; /* defined if the call names one; then it is not among the arguments */
+    c10::Device device;                              /* of the first argument that has one */
+    at::Generator generator;                         /* defined if the call has one; it is removed from the arguments */
     bool has_all_values = true, is_all_known = true; /* of all arguments */
 
     call(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
@@ -53,7 +54,8 @@ struct call {
         }
     }
 
-    /* Takes the generator out of the arguments. Throws c10::Error for the host's, as kernels on a card do. */
+    /* Removes the generator from the arguments. Throws c10::Error for a generator of the host, as kernels on a card
+     * do. */
     void take_generator(c10::IValue *argument)
     {
         generator = std::exchange(*argument, c10::IValue()).toGenerator();
@@ -61,7 +63,7 @@ struct call {
                     "Expected a 'cuda' device type for generator but found '", generator.device().type(), "'");
     }
 
-    /* Calls the operator with twins in the place of the arguments, and returns its results. */
+    /* Calls the operator with twins instead of the arguments, and returns its results. */
     torch::jit::Stack run(twins &twins) const
     {
         torch::jit::Stack stack;

@@ -64,7 +64,7 @@ using generator_state = std::array<c10::DataPtr, 2>;
 struct state {
     std::mutex lock;
     std::map<uint64_t, generator_state>
-        generators; /* by graph; before 2.13 the first graph's serve all, and are moved on */
+        generators; /* by graph; before 2.13, the first graph's state serves all and moves to another graph */
     std::vector<route> routes;
     std::map<uint64_t, capture> captures;
     std::map<stream_place, uint64_t> members; /* the streams that are part of one */
@@ -77,7 +77,7 @@ state &now()
     return *state_of_process;
 }
 
-/* Without one of these, which is the rule, nobody takes the lock. */
+/* If these are 0, which is usual, the lock is not needed. */
 std::atomic<int> route_count{0}, capture_count{0};
 
 /* The lock is held. */
@@ -118,7 +118,7 @@ uint32_t use_pool(int device, uint64_t first, uint64_t second)
     return memtrace_torch_pool_use(device, first, second, 0, &number) == 0 ? number : 0;
 }
 
-/* Adds a route, and a user of its pool. False if there is one to that pool, or no card. */
+/* Adds a route, and a user of its pool. False if the pool has a route already, or there is no card. */
 bool add_route(int device, uint64_t first, uint64_t second, int whose, uint64_t of_capture)
 {
     state &state = now();
@@ -146,7 +146,8 @@ generator_state take_state()
     return {allocator()->allocate(STATE_BYTES), allocator()->allocate(STATE_BYTES)};
 }
 
-/* Before 2.13: adds a graph to those that share a state, which is taken for the current stream before the capture begins. */
+/* Before 2.13: adds a graph to those that share a state. The state is allocated for the current stream before the
+ * capture. */
 void share_state(uint64_t graph)
 {
     state &state = now();
@@ -158,7 +159,7 @@ void share_state(uint64_t graph)
     state.generators.emplace(graph, std::move(taken));
 }
 
-/* Frees the state of a graph. One that is shared is moved to another graph, if there is one. */
+/* Frees the state of a graph. A shared state moves to another graph, if there is one. */
 void free_state(uint64_t graph)
 {
     state &state = now();

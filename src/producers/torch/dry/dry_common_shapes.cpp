@@ -1,5 +1,5 @@
-/* Shapes of common operators for which PyTorch has a meta function in Python alone, which takes a hundred times as long. Each
- * returns what the operator's CUDA kernel returns; the file in aten/src/ATen/native is named above it. */
+/* Shapes of common operators whose meta function is only in Python, which takes a hundred times as long. Each function
+ * returns the same results as the operator's CUDA kernel, whose file in aten/src/ATen/native is named above it. */
 #include "producers/torch/dry/dry_device.h"
 
 #include <ATen/AccumulateType.h>

@@ -29,7 +29,7 @@ using c10::OperatorHandle;
 namespace
 {
 
-/* ---- which calls run as they are ---- */
+/* ---- calls that run unchanged ---- */
 
 /* The operators whose CUDA kernel is a Python function: "library::name.overload". */
 struct {
@@ -37,7 +37,7 @@ struct {
     std::unordered_set<std::string> names;
 } in_python;
 
-/* True if the next operator's body in Python is skipped, since it has failed. */
+/* True if the body of the next operator in Python is skipped, since it failed before. */
 thread_local bool skips_body = false;
 
 bool is_in_python(const OperatorHandle &op)
@@ -46,7 +46,7 @@ bool is_in_python(const OperatorHandle &op)
     return in_python.names.count(c10::toString(op.operator_name())) != 0;
 }
 
-/* True if one kernel serves all devices: it calls other operators. */
+/* True if one kernel serves all devices by calling other operators. */
 bool is_made_of_others(const OperatorHandle &op)
 {
     return op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
@@ -54,8 +54,8 @@ bool is_made_of_others(const OperatorHandle &op)
            op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-/* True if a call that the dispatcher would pass to this key has a kernel that is not run. Bodies in Python of operators in the
- * table call native code, such as flash-attn's, which ends the process without a driver. */
+/* True if the kernel that the dispatcher would call for this key must not run. A Python body is not run either if the
+ * operator is in the table: it calls native code, such as flash-attn's, which ends the process without a driver. */
 bool is_simulated(const OperatorHandle &op, DispatchKey key)
 {
     const bool skips = std::exchange(skips_body, false);
@@ -67,7 +67,7 @@ bool is_simulated(const OperatorHandle &op, DispatchKey key)
 
 /* ---- sizes that depend on values ---- */
 
-/* What a fake kernel may ask while it runs for a call on a card. */
+/* The size that a fake kernel may request during a call on a card. */
 struct size_request {
     int64_t assumed; /* the first dimension of the argument with the most elements */
     bool is_made = false;
@@ -75,7 +75,7 @@ struct size_request {
 
 thread_local size_request *current_request = nullptr;
 
-/* While it lives, fake kernels of this thread get sizes from a request. */
+/* While it lives, fake kernels of this thread take sizes from a request. */
 class answering
 {
   public:
@@ -113,7 +113,7 @@ bool has_cpu_kernel(const call &call)
     return call.op.hasKernelForDispatchKey(DispatchKey::CPU);
 }
 
-/* Returns the argument that a result is, by the schema: "(a!)". None if it is a new tensor. */
+/* Returns the argument that a result aliases, by the schema: "(a!)". None for a new tensor. */
 std::optional<IValue> argument_of(const call &call, const c10::Argument &result)
 {
     if (result.alias_info() == nullptr)
@@ -126,7 +126,7 @@ std::optional<IValue> argument_of(const call &call, const c10::Argument &result)
     return std::nullopt;
 }
 
-/* Returns the arguments that the results are; none if one of them is new. */
+/* Returns the arguments that the results alias; none if a result is a new tensor. */
 std::optional<Stack> written_arguments(const call &call)
 {
     Stack results;
@@ -139,7 +139,7 @@ std::optional<Stack> written_arguments(const call &call)
     return results;
 }
 
-/* Makes what a call writes unknown. An operator without results whose schema names nothing that it writes may write all. */
+/* Makes written arguments unknown. An operator without results whose schema names no written argument may write all. */
 void assume_arguments(const call &call)
 {
     bool writes = !call.op.schema().returns().empty();
@@ -159,7 +159,8 @@ Stack write_arguments(const call &call, const Stack &results)
     return results;
 }
 
-/* Gives results values: those of the CPU's kernel if all arguments are known, else they are unknown. */
+/* Computes the values of results with the CPU's kernel if all arguments are known and there is one. Others become
+ * unknown. */
 void give_custom_values(const call &call, const Stack &results)
 {
     if (call.is_all_known && has_cpu_kernel(call))
@@ -168,7 +169,8 @@ void give_custom_values(const call &call, const Stack &results)
         assume_results(call, results);
 }
 
-/* Returns what the fake or meta kernel says. Shapes that depend on values are computed if all of these are known. */
+/* Returns the results of the fake or meta kernel. Shapes that depend on values are computed if those values are
+ * known. */
 Stack run_fake(const call &call)
 {
     twins shapes(c10::DeviceType::Meta);
@@ -190,7 +192,7 @@ Stack run_fake(const call &call)
     return results;
 }
 
-/* Returns the module of Python that has an operator's fake kernel, if its library names one that is not imported. */
+/* Returns the Python module with an operator's fake kernel, if its library names one that is not imported yet. */
 std::string missing_module(const OperatorHandle &op)
 {
     const auto stub = c10::Dispatcher::singleton().getPyStub(op.operator_name());
@@ -236,7 +238,7 @@ void run_custom(const OperatorHandle &op, DispatchKeySet keys, Stack *stack)
         stack->push_back(std::move(result));
 }
 
-/* ---- which operators are followed ---- */
+/* ---- the operators that are followed ---- */
 
 class definitions final : public c10::OpRegistrationListener
 {
@@ -245,7 +247,7 @@ class definitions final : public c10::OpRegistrationListener
     {
     }
 
-    /* Called with the dispatcher's lock held, which registering a kernel needs. */
+    /* Called with the dispatcher's lock held. Registering a kernel needs that lock. */
     void onOperatorRegistered(const OperatorHandle &op) override
     {
         const std::string library(op.operator_name().getNamespace().value_or(""));
@@ -268,7 +270,7 @@ class definitions final : public c10::OpRegistrationListener
 
 void follow_custom_operators()
 {
-    static bool are_pytorchs = true; /* the listener is called for those that are there first */
+    static bool are_pytorchs = true; /* the listener is first called for operators that are defined already */
     static const auto handle =
         c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<definitions>(&are_pytorchs));
     are_pytorchs = false;

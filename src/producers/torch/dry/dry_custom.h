@@ -1,7 +1,7 @@
 /* Operators of other libraries on a card ("custom operators").
  *
- * When an operator is defined outside of PyTorch, it gets a kernel of ours for the key BackendSelect, which the dispatcher
- * calls before the kernel of any device. So it does not matter who registers kernels for CUDA, in which way, or when.
+ * An operator that is defined outside PyTorch gets a kernel of ours for the key BackendSelect, which the dispatcher
+ * calls before the kernel of any device. So it does not matter how or when other kernels for CUDA are registered.
  *
  *   call ──▶ BackendSelect ──▶ not on a card, a body in Python, or made of other operators: runs as it is
  *                          └─▶ a CUDA kernel: shapes from the fake kernel, unknown values, scratch memory from the table

@@ -1,4 +1,4 @@
-/* The device's allocator, and its beginning. */
+/* The device's allocator, and its initialization. */
 #include "producers/torch/dry/dry_device.h"
 
 #include "producers/torch/dry/dry_library.h"
@@ -30,11 +30,11 @@ namespace
 
 constexpr int OUT_OF_MEMORY = 5; /* MT_OUT_OF_MEMORY */
 
-thread_local std::optional<memtrace_torch_shape> next_shape; /* of a shape_of_next that lives */
+thread_local std::optional<memtrace_torch_shape> next_shape; /* of a living shape_of_next */
 
 /* ---- blocks ---- */
 
-/* The blocks that exist, by card and address. */
+/* The existing blocks, by card and address. */
 class index_of_blocks
 {
   public:
@@ -48,7 +48,7 @@ class index_of_blocks
         const std::lock_guard<std::mutex> hold(lock_);
         blocks_.erase({gone->device, gone->address});
     }
-    /* Returns the block that has a byte at the address, or nullptr. */
+    /* Returns the block that contains the address, or nullptr. */
     block *find(c10::DeviceIndex device, uint64_t address)
     {
         const std::lock_guard<std::mutex> hold(lock_);
@@ -102,7 +102,7 @@ std::string in_words(uint64_t bytes)
     return words.str();
 }
 
-/* Returns PyTorch's words for a refused request, which programs look for. */
+/* Returns PyTorch's message for a refused request. Programs look for its words. */
 std::string refusal(size_t bytes)
 {
     struct memtrace_torch_figures figures;
@@ -127,7 +127,7 @@ std::string refusal(size_t bytes)
     return words.str();
 }
 
-/* Takes a block for the current stream. Throws c10::OutOfMemoryError as PyTorch's allocator does. */
+/* Allocates a block for the current stream. Throws c10::OutOfMemoryError as PyTorch's allocator does. */
 c10::DataPtr take(size_t bytes)
 {
     const Device device(DeviceType::CUDA, current_device());

@@ -1,5 +1,5 @@
-/* Reads the dispatcher's kernels, and adds some under its lock. Only its friends may. Handles with a type are friends, whatever
- * the type. */
+/* Reads the dispatcher's kernels, and adds some under its lock. Only friends of the dispatcher may do so. Typed
+ * operator handles are friends, whatever their type. */
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

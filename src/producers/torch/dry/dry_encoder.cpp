@@ -41,7 +41,7 @@ Tensor masked_softmax(const Tensor &scores, const Tensor &, std::optional<int64_
     return at::empty_like(scores, at::MemoryFormat::Contiguous);
 }
 
-/* ---- attention: PyTorch's own functions, and what CUDA's caller of them does ---- */
+/* ---- attention: PyTorch's own functions, called as CUDA's code calls them ---- */
 
 /* (B, T, D) as (B, H, T, D / H). */
 Tensor by_heads(const Tensor &tokens, int64_t features, int64_t heads)
@@ -62,7 +62,7 @@ bool is_fused(const Tensor &tokens, int64_t features, int64_t heads, const optio
     return kernel != at::SDPBackend::math && kernel != at::SDPBackend::error;
 }
 
-/* What this allocates lives until it returns, as on a card. */
+/* Its allocations live until it returns, as on a card. */
 Tensor attend_fused(const Tensor &tokens, int64_t features, int64_t heads, const Tensor &weight, const Tensor &bias,
                     const Tensor &out_weight, const Tensor &out_bias)
 {

@@ -1,4 +1,4 @@
-/* Collectives that move nothing, and what NCCL's take from PyTorch's allocator meanwhile. */
+/* Collectives that move no data, and the memory that NCCL's collectives allocate from PyTorch's allocator. */
 #include "producers/torch/dry/dry_group.h"
 
 #include "producers/torch/dry/dry_library.h"
@@ -21,7 +21,7 @@ using future = c10::ivalue::Future;
 namespace
 {
 
-/* What is done as soon as it was begun. It holds the results as long as NCCL's would. */
+/* Work that is done as soon as it begins. It holds the results as long as NCCL's work does. */
 class done final : public c10d::Work
 {
   public:
@@ -77,7 +77,7 @@ bool are_of_one_size(const std::vector<Tensor> &list)
     return true;
 }
 
-/* Takes the flat tensor through which NCCL gathers a list of tensors of one size; none for tensors on the host. */
+/* Allocates the flat tensor through which NCCL gathers a list of tensors of one size; none for tensors on the host. */
 Tensor flat_for(const std::vector<Tensor> &list)
 {
     if (list.empty() || !is_on_card(list[0]) || !are_of_one_size(list))
@@ -87,21 +87,21 @@ Tensor flat_for(const std::vector<Tensor> &list)
     return at::empty(sizes, list[0].options());
 }
 
-/* Returns part `index` of `count` of the values of a contiguous tensor, flat; of one without values nothing. */
+/* Returns part `index` of `count` equal parts of a contiguous tensor's values, flat. */
 Tensor part_of_values(const Tensor &tensor, int64_t index, int64_t count)
 {
     const int64_t elements = tensor.numel() / count;
     return values_of(tensor).view(-1).narrow(0, index * elements, elements);
 }
 
-/* Marks what a collective has written as not computed, unless what it came from was. Their shapes may differ. */
+/* Marks the output of a collective unknown if its input is unknown. Their shapes may differ. */
 void take_knowledge(const Tensor &to, const Tensor &from)
 {
     if (is_on_card(to) && !is_known(from))
         mark(to, false);
 }
 
-/* Copies a tensor into each of `count` parts of another, as if every rank had given it. */
+/* Copies a tensor into each of `count` parts of another, as if every rank had sent it. */
 void fill_with(const Tensor &output, const Tensor &input, int64_t count)
 {
     if (!has_values(output) || !has_values(input) || output.numel() == 0)
@@ -137,7 +137,7 @@ void group::begin()
     memtrace_torch_communicate(current_device(), MEMTRACE_TORCH_COMMUNICATOR, size_);
 }
 
-/* Ends a collective that NCCL has rings for. */
+/* Ends a collective for which NCCL connects its rings. */
 group::work group::collect(tensors results)
 {
     begin();
@@ -146,7 +146,7 @@ group::work group::collect(tensors results)
     return finish(std::move(results));
 }
 
-/* Has NCCL connect with a rank that a message goes to or comes from. */
+/* Makes NCCL connect with a rank that a message goes to or comes from. */
 void group::connect(int peer)
 {
     begin();
@@ -160,7 +160,7 @@ void group::connect_all()
         connect(peer);
 }
 
-/* Gives sums and products of small tensors the value that they have if all ranks have this one's. */
+/* Gives sums and products of small tensors the value they have if all ranks hold this rank's values. */
 void group::reduce_values(const tensors &data, const ReduceOp &op) const
 {
     for (const Tensor &tensor : data)
@@ -168,7 +168,7 @@ void group::reduce_values(const tensors &data, const ReduceOp &op) const
             values_of(tensor).mul_(size_);
 }
 
-/* Gives a rank its part of what was reduced. */
+/* Gives a rank its part of a reduced tensor. */
 void group::give_chunk(const Tensor &output, const Tensor &input, const ReduceOp &op) const
 {
     if (!has_values(output) || !has_values(input))
@@ -282,7 +282,7 @@ group::work group::reduce_scatter_tensor_coalesced(tensors &outputs, tensors &in
     return collect(outputs);
 }
 
-/* Each rank sends to this one what this one sends to itself. */
+/* Assumes that each rank sends to this one what this rank sends to itself. */
 group::work group::alltoall_base(Tensor &output, Tensor &input, std::vector<int64_t> &output_sizes,
                                  std::vector<int64_t> &input_sizes, const c10d::AllToAllOptions &)
 {
@@ -327,7 +327,7 @@ group::work group::recvAnysource(tensors &data, int)
     return finish(data);
 }
 
-/* NCCL reduces one number for a barrier, which the work holds. */
+/* NCCL reduces one number for a barrier. The work holds it. */
 group::work group::barrier(const c10d::BarrierOptions &)
 {
     if (backend_ != "nccl")
@@ -370,7 +370,7 @@ void group::setTimeout(std::chrono::milliseconds)
 namespace
 {
 
-/* DDP's clock on a card, on which nothing takes time. */
+/* DDP's timer on a card, where nothing takes time. */
 class card_timer final : public c10d::Timer
 {
   public:
@@ -383,7 +383,7 @@ class card_timer final : public c10d::Timer
     }
 };
 
-/* Returns the kind that stands for a backend in a process group. */
+/* Returns the type that represents a backend in a process group. */
 c10d::ProcessGroup::BackendType type_of(const std::string &backend)
 {
     return backend == "nccl" ? c10d::ProcessGroup::NCCL : c10d::ProcessGroup::GLOO;

@@ -1,10 +1,12 @@
-/* A group of ranks in which this rank is alone: its collectives take what NCCL's take on this rank, and move nothing.
+/* A process group in which this rank is alone. Its collectives allocate what NCCL's allocate on this rank, and move no
+ * data.
  *
  *   program ──▶ c10d::ProcessGroup ──▶ group ──▶ done: a future that holds the results at once
  *
- * Values of small tensors are what they would be if every rank had this rank's: a sum is as many times the value, what is gathered
- * are copies. What NCCL takes outside of PyTorch's allocator is counted as it would be: as a communicator begins, at its first
- * collective, and at the first message with a peer. Whole numbers that one rank sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
+ * Small tensors get the values they would have if every rank held this rank's values: a sum is a multiple of the value,
+ * and gathered tensors are copies. NCCL's memory outside PyTorch's allocator is counted at the same times as on a card:
+ * when a communicator begins, at its first collective, and at the first message with a peer. Integers that one rank
+ * sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
  *
  * Threads: any, as with c10d. */
 #pragma once
@@ -25,12 +27,12 @@ class group final : public c10d::Backend
     using tensors = std::vector<at::Tensor>;
     using work = c10::intrusive_ptr<c10d::Work>;
 
-    /* `backend` is what the program asked for: "nccl" or "gloo". */
+    /* `backend` is the program's choice: "nccl" or "gloo". */
     group(mailbox mail, int rank, int size, std::string backend);
 
     const std::string getBackendName() const override;
 
-    /* Has NCCL begin a communicator, unless it has. */
+    /* Makes NCCL begin a communicator, unless it has one. */
     void begin();
 
     work broadcast(tensors &data, const c10d::BroadcastOptions &options) override;
@@ -64,7 +66,7 @@ class group final : public c10d::Backend
     void setSequenceNumberForGroup() override;
     uint64_t getSequenceNumberForGroup() override;
 
-    /* Without override, since not every PyTorch has it. */
+    /* No `override`, since some versions of PyTorch lack it. */
     virtual void setTimeout(std::chrono::milliseconds timeout);
 
   private:
@@ -78,7 +80,7 @@ class group final : public c10d::Backend
     mailbox mail_;
     std::string backend_;
     uint64_t sequence_ = 0;
-    bool has_begun_ = false, has_rings_ = false; /* NCCL took memory for it */
+    bool has_begun_ = false, has_rings_ = false; /* NCCL's memory for it is counted */
     std::set<int> peers_;                        /* likewise */
 };
 

@@ -33,7 +33,7 @@ constexpr c10::StreamId FIRST_STREAM = 32; /* 0 and 1 are the default stream's n
 std::atomic<int> cards{1};
 std::atomic<c10::StreamId> next_stream{FIRST_STREAM};
 thread_local DeviceIndex device_now = 0;
-thread_local c10::StreamId streams_now[INT8_MAX + 1]; /* by any DeviceIndex, also one that no card has */
+thread_local c10::StreamId streams_now[INT8_MAX + 1]; /* by any DeviceIndex, even without a card */
 
 Stream stream_of(Device device, c10::StreamId id)
 {
@@ -41,8 +41,8 @@ Stream stream_of(Device device, c10::StreamId id)
     return Stream(Stream::UNSAFE, Device(DeviceType::CUDA, index), id);
 }
 
-/* Events are done as soon as they are recorded, since nothing runs. An event is the number of the capture that recorded it, which the
- * streams that wait for it join, and 1 more, so that it is not null. */
+/* Events are done as soon as they are recorded, since nothing runs. An event is the number, plus 1 so that it is not
+ * null, of the capture that recorded it. Streams that wait for the event join that capture. */
 class guard final : public c10::impl::DeviceGuardImplInterface
 {
   public:

@@ -1,4 +1,4 @@
-/* The hooks by which PyTorch asks for CUDA. It finds the class by its name in a registry. */
+/* The hooks through which PyTorch uses CUDA. PyTorch finds the class by name in a registry. */
 #include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_pinned.h"
@@ -15,7 +15,7 @@ class CUDAHooks final : public CUDAHooksInterface
     explicit CUDAHooks(CUDAHooksArgs)
     {
     }
-    /* Without override, since PyTorch 2.6 has not these two. */
+    /* No `override`, since PyTorch 2.6 lacks these two. */
     virtual bool isBuilt() const
     {
         return true;
@@ -59,7 +59,7 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         return 91900;
     }
-    /* Without override, since older versions of PyTorch lack these. */
+    /* No `override`, since older versions of PyTorch lack these. */
     virtual bool supportsBFloat16RNNWithCuDNN() const
     {
         return true;

@@ -19,7 +19,7 @@ using c10::OperatorHandle;
 namespace
 {
 
-/* Which size of the first argument limits the indices. */
+/* The size of the first argument that limits the indices. */
 enum class limits {
     DIM,      /* the dimension that the argument "dim" names */
     ROWS,     /* the first one */
@@ -28,14 +28,14 @@ enum class limits {
     ELEMENTS, /* all elements */
 };
 
-/* How an operator uses indices, as its CUDA kernel asserts it. */
+/* How an operator uses indices, as asserted by its CUDA kernel. */
 struct index_rule {
     const char *argument; /* the name of the indices */
     limits limit;
     bool counts_back; /* true: -1 is the last element */
 };
 
-/* By the names of operators, without the "_" of those that write in place. */
+/* By operator name, without the trailing "_" of in-place operators. */
 const std::unordered_map<std::string, index_rule> RULES = {
     {"aten::gather", {"index", limits::DIM, false}},
     {"aten::index_add", {"index", limits::DIM, false}},
@@ -57,7 +57,7 @@ const std::unordered_map<std::string, index_rule> RULES = {
     {"aten::take", {"index", limits::ELEMENTS, true}},
 };
 
-/* Returns the rule of an operator, which is found once a thread; nullptr if there is none. */
+/* Returns the rule of an operator, looked up once per thread; nullptr if there is none. */
 const index_rule *find_index_rule(const OperatorHandle &op)
 {
     static thread_local std::unordered_map<const c10::FunctionSchema *, const index_rule *> all;
@@ -72,14 +72,14 @@ const index_rule *find_index_rule(const OperatorHandle &op)
     return place->second;
 }
 
-/* Returns the argument of that name; None if there is none. */
+/* Returns the argument with a name; None if there is none. */
 IValue argument_of(const call &call, const char *name)
 {
     const std::optional<int> place = call.op.schema().argumentIndexWithName(name);
     return place.has_value() ? call.arguments[*place] : IValue();
 }
 
-/* Returns the values of indices, without classes that are ignored. */
+/* Returns the values of indices, without ignored classes. */
 Tensor values_of_indices(const call &call, const Tensor &index)
 {
     const Tensor values = values_of(index);
@@ -87,8 +87,8 @@ Tensor values_of_indices(const call &call, const Tensor &index)
     return ignored.isInt() ? values.masked_select(values.ne(ignored.toInt())) : values;
 }
 
-/* Checks indices against a dimension, or against all elements if there is no dimension. A dimension that the tensor lacks is an
- * error that the operator itself has. */
+/* Checks indices against a dimension, or against all elements if there is no dimension. The operator itself reports a
+ * dimension that the tensor lacks. */
 void check_index(const call &call, const index_rule &rule, const Tensor &index, std::optional<int64_t> dim)
 {
     if (!index.defined() || index.nbytes() > MOST_VALUE_BYTES || !is_known(index))

@@ -25,12 +25,12 @@ using c10::IValue;
 namespace
 {
 
-/* ---- a call in the words of the rules ---- */
+/* ---- a call as the rules describe it ---- */
 
 /* The names of a call's arguments, in their order. */
 using names = std::vector<const char *>;
 
-/* The call borrows from here, so nothing moves. */
+/* The call borrows from here, so the elements must not move. */
 struct description {
     std::deque<std::vector<mt_operand>> tensors;
     std::deque<std::vector<int64_t>> integers;
@@ -45,7 +45,7 @@ struct description {
         return made;
     }
 
-    /* Of a dimension without an index, all fields are zero. */
+    /* For a dimension without an index, all fields are zero. */
     mt_argument of_optional_tensors(c10::ArrayRef<IValue> values)
     {
         std::vector<mt_operand> list;
@@ -127,8 +127,8 @@ c10::DataPtr take_block(int64_t bytes, const mt_byte_range &range = {})
     return allocator()->allocate(static_cast<size_t>(bytes));
 }
 
-/* The workspaces of all handles of cuBLAS, by handle, number, device and stream. They are not freed when the process ends, since
- * PyTorch's are not. */
+/* The workspaces of all handles of cuBLAS, by handle, number, device and stream. Like PyTorch's, they are not freed
+ * when the process ends. */
 struct workspaces {
     using key = std::tuple<int, int, int, c10::StreamId>;
     std::mutex lock;
@@ -143,7 +143,7 @@ workspaces &all_workspaces()
     return *all;
 }
 
-/* A thread's handles, one for each device. Threads that begin later use them again (ATen/cuda/detail/DeviceThreadHandles.h). */
+/* A thread's handles, one for each device. Later threads reuse them (ATen/cuda/detail/DeviceThreadHandles.h). */
 class thread_handles
 {
   public:
@@ -173,7 +173,7 @@ class thread_handles
     std::map<int, int> by_device_;
 };
 
-/* Takes a workspace of this thread's handle for the current stream, unless the handle has it. */
+/* Allocates a workspace of this thread's handle for the current stream, unless the handle has one. */
 void keep_workspace(int number, int64_t bytes)
 {
     static thread_local thread_handles handles;
@@ -185,20 +185,20 @@ void keep_workspace(int number, int64_t bytes)
         return;
     hold.unlock();
     c10::DataPtr taken = take_block(bytes);
-    /* It stays with the handle, whichever module asked first. */
+    /* It stays with the handle, whichever module requested it first. */
     memtrace_torch_relabel(taken.get(), memtrace_torch_span(0, "cuBLAS", "workspace"),
                            memtrace_torch_category("Workspace"));
     hold.lock();
     all.kept.emplace(wanted, std::move(taken));
 }
 
-/* An operator: memtrace_torch_has_plan, and the names in its schema. */
+/* An operator: the result of memtrace_torch_has_plan, and the argument names of its schema. */
 struct known_operator {
     int plan;
     names arguments;
 };
 
-/* Returns what is known of an operator, which is found once a thread. */
+/* Returns the plan and names of an operator, looked up once per thread. */
 const known_operator &find_known(const c10::OperatorHandle &op)
 {
     static thread_local std::unordered_map<const c10::FunctionSchema *, known_operator> all;
@@ -212,7 +212,7 @@ const known_operator &find_known(const c10::OperatorHandle &op)
     return known;
 }
 
-/* Gives the storage of a result room for at least so many bytes. */
+/* Grows the storage of a result to at least `bytes`. */
 void widen(const IValue &result, int64_t bytes)
 {
     if (result.isTensor() && result.toTensor().defined() &&
@@ -239,7 +239,7 @@ int64_t most_available()
     return static_cast<int64_t>(std::max(figures.capacity - figures.reserved, figures.largest_free));
 }
 
-/* A call's actions as they are carried out. */
+/* A call's actions while they are carried out. */
 class inner_call
 {
   public:
@@ -275,7 +275,7 @@ class inner_call
     }
 
   private:
-    /* Returns the place after the alternatives from `first` on. */
+    /* Returns the position after the alternatives that begin at `first`. */
     int end_of_tries(int first) const
     {
         while (first < count && plan[first].kind == MT_INNER_TRY)
@@ -283,8 +283,8 @@ class inner_call
         return first;
     }
 
-    /* Takes and frees the most bytes of the alternatives from `first` on; as often as memory is not enough, half of them. Those
-     * that need more are left out (Conv_v8.cpp, generate_and_filter_plans). */
+    /* Allocates and frees the largest of the alternatives from `first` on. While memory is insufficient, halves the
+     * limit and leaves out alternatives that need more (Conv_v8.cpp, generate_and_filter_plans). */
     void try_all(int first)
     {
         const int64_t available = most_available();
@@ -297,8 +297,8 @@ class inner_call
         memtrace_torch_tried();
     }
 
-    /* Takes and frees the first of the alternatives from `first` on that memory is enough for, and returns the last one's place. The
-     * rest of them are planned as they are needed. */
+    /* Allocates and frees the first alternative from `first` on that fits into memory, and returns the position of the
+     * last one. Plans further alternatives only as they are needed. */
     int try_from(int first)
     {
         int end = end_of_tries(first);
@@ -313,7 +313,7 @@ class inner_call
                 return first - 1; /* the actions before are the same */
             }
         }
-        take_block(plan[first].bytes); /* says why not */
+        take_block(plan[first].bytes); /* throws the reason */
         return end - 1;
     }
 

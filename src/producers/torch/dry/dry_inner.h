@@ -1,5 +1,5 @@
-/* What a card's operators take inside, beside their results: told by memtrace's table of operators (torch/torch_plan.h), taken
- * and given back here around the results.
+/* The memory that a card's operators allocate inside, besides their results. memtrace's table of operators lists it
+ * (torch/torch_plan.h). It is allocated and freed here around the results.
  *
  * Threads: one object, one thread. */
 #pragma once
@@ -18,17 +18,18 @@
 namespace mt_dry
 {
 
-/* Returns a tensor as memtrace's rules see it. Borrows its sizes. */
+/* Describes a tensor for memtrace's rules. Borrows its sizes. */
 mt_operand operand_of(const at::Tensor &tensor);
 
-/* Takes what the call of an operator takes, and its results in between: `take` makes the result of that number; `to_host` puts
- * one on the host instead. `results` come from the meta kernel, or the CPU's. Counts the call if the table lacks the operator. */
+/* Allocates and frees a call's inner memory, and allocates its results in between: `take` allocates the result with a
+ * number; `to_host` puts it on the host instead. `results` come from the meta kernel, or the CPU's. Counts the call if
+ * the table lacks the operator. */
 void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments,
                  const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host);
 
-/* Allocates and frees what the table lists for `name`, a kernel that PyTorch calls without an operator. Its arguments have the
- * names that the rule looks for; its results, which are there, may be among them. */
+/* Allocates and frees the inner memory that the table lists for `name`, a kernel that PyTorch calls without an
+ * operator. Its arguments have the names that the rule looks for. Its results exist already and may be among them. */
 void take_without_operator(const char *name, const std::vector<std::pair<const char *, c10::IValue>> &arguments);
 
 /* Returns the bytes that the table lists for result `number` of such a call; 0 if it does not name that result. */
@@ -37,7 +38,7 @@ int64_t listed_bytes(const char *name, const std::vector<std::pair<const char *,
 /* True if the table has an operator. */
 bool is_in_table(const c10::OperatorHandle &op);
 
-/* Of a call that only writes into its arguments: takes and gives back what the table says. */
+/* For a call that only writes into its arguments: allocates and frees the inner memory that the table lists. */
 void take_before(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments);
 
 /* Counts a call whose scratch memory is unknown, unless the table has the operator. */

@@ -40,8 +40,8 @@ namespace
 
 /* ---- the kernel of every operator ---- */
 
-/* True if the operator fills its first argument with random numbers. Its shape stays, and the meta kernels of these are
- * Python. */
+/* True if the operator fills its first argument with random numbers. The shape does not change, and the meta kernels of
+ * these operators are Python. */
 bool fills_with_random(const OperatorHandle &op)
 {
     const auto &arguments = op.schema().arguments();
@@ -49,27 +49,28 @@ bool fills_with_random(const OperatorHandle &op)
            arguments[0].alias_info() != nullptr && arguments[0].alias_info()->isWrite() && !arguments[0].is_out();
 }
 
-/* Returns a tensor on the host in the place of a result: zeros. */
+/* Returns zeros on the host instead of a result on the card. */
 IValue on_host(const IValue &result)
 {
     const Tensor &shape = result.toTensor();
     return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
 }
 
-/* True if a result is the seed or the offset of random numbers that a captured kernel draws. A replay reads them, so they lie on
- * the card (native/transformers/cuda/attention.cu). */
+/* True if a result is the seed or the offset of random numbers that a captured kernel draws. They are on the card,
+ * where a replay reads them (native/transformers/cuda/attention.cu). */
 bool is_captured_seed(const IValue &result)
 {
     return is_capturing() && result.toTensor().scalar_type() == c10::ScalarType::Long;
 }
 
-/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
+/* True if shapes of results depend on values. Those of index.Tensor do not, once its masks are replaced by indices. */
 bool depends_on_values(const OperatorHandle &op)
 {
     return op.hasTag(at::Tag::dynamic_output_shape) && op.operator_name().name != "aten::index";
 }
 
-/* Replaces masks among the indices of index and index_put by what nonzero finds in them, as their CUDA kernels do first. */
+/* Replaces masks among the indices of index and index_put by the indices of their true elements, as their CUDA kernels
+ * do. */
 void expand_masks(const OperatorHandle &op, std::vector<IValue> *arguments)
 {
     const auto &inputs = op.schema().arguments();
@@ -84,8 +85,8 @@ void expand_masks(const OperatorHandle &op, std::vector<IValue> *arguments)
     }
 }
 
-/* Fills self where a mask is true, if index_put has one mask and one value: so does its CUDA kernel, which then looks for no
- * indices. Returns false for other calls. */
+/* Fills self where a mask is true, if index_put has one mask and one value. Its CUDA kernel does the same and computes
+ * no indices. Returns false for other calls. */
 bool fill_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments)
 {
     if (op.operator_name().name != "aten::_index_put_impl_" || arguments[3].toBool())
@@ -97,7 +98,7 @@ bool fill_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments
     return is_fill;
 }
 
-/* Selects by a mask as its CUDA kernel does: by index. Returns false for other calls. */
+/* Runs masked_select by indices, as its CUDA kernel does. Returns false for other calls. */
 bool select_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments, Stack *stack)
 {
     if (op.operator_name().name != "aten::masked_select" || !op.operator_name().overload_name.empty())
@@ -156,7 +157,7 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
     }
 }
 
-/* ---- operators of their own ---- */
+/* ---- operators with a kernel of their own ---- */
 
 Tensor make_empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type, std::optional<c10::Layout>,
                   std::optional<Device> device, std::optional<bool>, std::optional<c10::MemoryFormat> format)
@@ -177,7 +178,7 @@ Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                                              c10::dtype_or_default(type));
 }
 
-/* True if one transfer copies all elements: they have one dtype, and one order without gaps. */
+/* True if one transfer copies all elements: both tensors have one dtype and one order, without gaps. */
 bool is_one_transfer(const Tensor &to, const Tensor &from)
 {
     const bool has_one_order = (to.is_contiguous() && from.is_contiguous()) ||
@@ -185,7 +186,7 @@ bool is_one_transfer(const Tensor &to, const Tensor &from)
     return to.scalar_type() == from.scalar_type() && to.sizes() == from.sizes() && has_one_order;
 }
 
-/* Fails during a capture unless the host's memory is pinned, and nobody waits for the copy. */
+/* Fails during a capture unless the host's memory is pinned and the copy is asynchronous. */
 void check_capture(const Tensor &host, bool non_blocking)
 {
     TORCH_CHECK(!is_capturing() || host.is_pinned(),
@@ -195,8 +196,8 @@ void check_capture(const Tensor &host, bool non_blocking)
         refuse_if_capturing();
 }
 
-/* Copies, with the temporaries of native/cuda/Copy.cu (copy_kernel_cuda). Dtypes are converted on the card if the copy does not
- * block, and else on the host. */
+/* Copies, with the temporaries of native/cuda/Copy.cu (copy_kernel_cuda). Dtypes are converted on the card if the copy
+ * does not block, and otherwise on the host. */
 Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
 {
     if (to.is_same(from))
@@ -219,7 +220,7 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
     return to;
 }
 
-/* The meta kernel does not check whether the view is within the storage. This one does. */
+/* Checks that the view is within the storage. The meta kernel does not. */
 Tensor as_strided(const Tensor &self, c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                   std::optional<c10::SymInt> offset)
 {
@@ -228,7 +229,7 @@ Tensor as_strided(const Tensor &self, c10::SymIntArrayRef size, c10::SymIntArray
                                                                 : std::nullopt);
 }
 
-/* As native/cuda/TensorShapeCUDA.cpp: a storage that is too small grows. */
+/* As native/cuda/TensorShapeCUDA.cpp: grows a storage that is too small. */
 Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size,
                     c10::SymIntArrayRef strides)
 {
@@ -267,7 +268,7 @@ void record_stream(Tensor &self, c10::Stream stream)
 
 constexpr int64_t OPEN = 128; /* assumed for a size that a compiler leaves open */
 
-/* Returns a tensor without memory that has the shape of one that a compiler traces, whose sizes may be open; another tensor itself. */
+/* Returns a tensor without memory whose shape replaces the open sizes of a traced tensor; any other tensor itself. */
 Tensor closed_shape(const Tensor &tensor)
 {
     if (!tensor.unsafeGetTensorImpl()->has_symbolic_sizes_strides())
@@ -280,7 +281,7 @@ Tensor closed_shape(const Tensor &tensor)
     return at::detail::empty_strided_meta(sizes, strides, tensor.scalar_type());
 }
 
-/* Returns a tensor with the sizes by which an operand of attention is judged. */
+/* Returns a tensor with the sizes that decide which kernel an operand of attention allows. */
 Tensor judged_shape(const Tensor &tensor)
 {
     return closed_shape(padded_shape(tensor));

@@ -16,7 +16,7 @@ using c10::IValue;
 namespace
 {
 
-/* Returns the argument of that name; None if the operator has none. */
+/* Returns the argument with a name; None if the operator has none. */
 IValue argument(const call &call, const char *name)
 {
     const auto place = call.op.schema().argumentIndexWithName(name);
@@ -29,7 +29,7 @@ Tensor unknown(Tensor tensor)
     return tensor;
 }
 
-/* Returns a tensor on the call's card over memory that it does not own, with another one's shape. */
+/* Returns a tensor on the call's card over memory that it does not own, with the shape of another tensor. */
 Tensor over_memory(const Tensor &shape, c10::DataPtr data)
 {
     const auto storage = c10::make_intrusive<c10::StorageImpl>(
@@ -54,7 +54,7 @@ Stack weak_ref_tensor(const call &call)
     return {over_memory(input, {address_of(input), input.device()})};
 }
 
-/* The memory is the host's, which is pinned: it takes none on the card. */
+/* The result uses the host's pinned memory, and none on the card. */
 Stack view_of_host(const call &call)
 {
     const Tensor on_host = call.arguments[0].toTensor();
@@ -62,7 +62,8 @@ Stack view_of_host(const call &call)
     return {over_memory(on_host, {address_of(on_host), new Tensor(on_host), release, call.device})};
 }
 
-/* Returns the argument "out", or what the kernel allocates without: rows of queries, with the head size of the values. */
+/* Returns the argument "out". Without it, allocates the kernel's result: rows of queries, with the head size of the
+ * values. */
 Tensor attention_result(const call &call, const Tensor &query)
 {
     const IValue given = argument(call, "out");

@@ -1,4 +1,4 @@
-/* Operators of well-known libraries whose results the fake kernel does not describe, since there is none.
+/* Operators of well-known libraries that have no fake kernel to describe their results.
  *
  * Threads: any. */
 #pragma once

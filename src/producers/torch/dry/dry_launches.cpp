@@ -1,11 +1,12 @@
-/* Launches of kernels by other libraries' own code, such as modules that torch.utils.cpp_extension builds. Their host code runs, and
- * launches do nothing.
+/* Kernel launches by the code of other libraries, such as modules that torch.utils.cpp_extension builds. Their host
+ * code runs; launches do nothing.
  *
- * A library that is loaded after PyTorch calls CUDA's runtime and c10::cuda through its table of imported functions. The entries
- * of launches, of what follows a launch, and of the current device and stream are set to functions of ours. No other library's
- * entries change, nor do libraries that contain the runtime themselves; any other call fails, as without a driver.
+ * A library that is loaded after PyTorch calls the CUDA runtime and c10::cuda through its table of imported functions.
+ * Our functions replace the entries for launches, for the calls that follow a launch, and for the current device and
+ * stream. Entries of other libraries do not change, nor do libraries that contain the runtime themselves. Any other
+ * call fails, as without a driver.
  *
- * Threads: one at a time scans (Python's lock); any call the functions. */
+ * Threads: one at a time scans libraries (Python's lock); any thread calls the functions. */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/memtrace_torch.h"
@@ -27,7 +28,7 @@ namespace mt_dry
 namespace
 {
 
-/* ---- what libraries call instead ---- */
+/* ---- the replacements ---- */
 
 constexpr int SUCCESS = 0; /* cudaSuccess */
 
@@ -95,7 +96,7 @@ void set_stream(c10::Stream stream)
     memtrace_dry_stream(stream.device_index(), stream.id());
 }
 
-/* c10::cuda::CUDAStream::stream, whose result only CUDA reads, and query. */
+/* c10::cuda::CUDAStream::stream, whose result only CUDA reads, and CUDAStream::query. */
 void *handle_of(const c10::Stream *stream)
 {
     return reinterpret_cast<void *>(stream->id());
@@ -106,7 +107,7 @@ bool is_done(const c10::Stream *)
     return true;
 }
 
-/* Returns the path of the library that has an address in its code. */
+/* Returns the path of the library whose code contains an address. */
 const char *library_of(const void *address)
 {
     Dl_info place{};
@@ -133,7 +134,7 @@ template <typename function> void *address_of(function *made)
     return reinterpret_cast<void *>(made);
 }
 
-/* By the name of the imported function. nvcc 13 launches by __cudaLaunchKernel. */
+/* By the name of the imported function. Code from nvcc 13 launches through __cudaLaunchKernel. */
 const std::unordered_map<std::string, void *> replacements = {
     {"cudaLaunchKernel", address_of(&skip_launch)},
     {"cudaLaunchKernelExC", address_of(&skip_launch)},
@@ -226,7 +227,7 @@ struct library {
     }
 };
 
-/* ---- which libraries ---- */
+/* ---- the libraries to scan ---- */
 
 struct scan {
     std::unordered_set<std::string> seen; /* PyTorch's, and those that were scanned */

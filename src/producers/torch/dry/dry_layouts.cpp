@@ -17,7 +17,7 @@ namespace
 
 using Stack = torch::jit::Stack;
 
-/* Refuses tensors that are not dense, with the place in the program as PyTorch's error has it. */
+/* Refuses tensors that are not dense, and names the place in the program as PyTorch's error does. */
 void refuse_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *)
 {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "memtrace: a dry run has no ", op.operator_name(),

@@ -1,7 +1,7 @@
-/* Tensors on the card that are not dense, but made of dense ones: sparse and nested tensors.
+/* Sparse and nested tensors on the card. They consist of dense tensors.
  *
- *   a function that PyTorch has for such tensors on the host and on a card alike ──▶ it, on the card's tensors
- *   one that it has for CUDA alone ──▶ ours (dry_sparse.cpp, dry_nested.cpp), or refused by name */
+ *   a function of PyTorch for both host and card ──▶ runs on the card's tensors
+ *   a function for CUDA only ──▶ ours (dry_sparse.cpp, dry_nested.cpp), or refused by name */
 #pragma once
 
 #include "producers/torch/dry/dry_own.h"
@@ -19,7 +19,7 @@ namespace mt_dry
 class layout_kernels
 {
   public:
-    /* Refuses, from now on, every operator of the layout that is not registered. */
+    /* Refuses every operator of the layout that is not registered later. */
     explicit layout_kernels(c10::DispatchKey on_card);
 
     /* Registers a kernel of our own for an operator of aten ("mul.out"). */
@@ -29,8 +29,8 @@ class layout_kernels
         aten_.impl(name, function);
     }
 
-    /* Has an operator ("aten::mul.out") use PyTorch's function for both devices, or refuses it if there is none, unless it has a
-     * kernel of our own. Returns 1 if this PyTorch does not know the operator. */
+    /* Makes an operator ("aten::mul.out") use PyTorch's function for both devices, or refuses the operator if there is
+     * none. One with a kernel of our own keeps it. Returns 1 if this PyTorch does not know the operator. */
     int use(const char *name, bool is_shared);
 
   private:

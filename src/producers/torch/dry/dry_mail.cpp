@@ -23,7 +23,7 @@ namespace
 
 constexpr std::chrono::milliseconds TICK(1);
 
-/* True if a tensor can be sent: small, and of whole numbers. */
+/* True if a tensor can be sent: it is small and has integers. */
 bool is_message(const Tensor &tensor)
 {
     return tensor.numel() > 0 && has_values(tensor) && c10::isIntegralType(tensor.scalar_type(), true);
@@ -71,7 +71,7 @@ void mailbox::send(const Tensor &tensor, int to)
                 "memtrace: a message between ranks can't be kept in ", path);
 }
 
-/* Waits until a message is there. False if it will not come. */
+/* Waits until a message arrives. False if it will not. */
 bool mailbox::wait_for(const std::string &path, int from, int to) const
 {
     if (folder_.empty())

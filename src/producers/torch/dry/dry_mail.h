@@ -1,9 +1,9 @@
-/* Whole numbers that one rank sends to others, kept in files of a folder, since ranks are run one after the other.
+/* Integers that one rank sends to others, stored in files of a folder, since ranks run one after another.
  *
- * A message is known by group, sender, receiver and its number among those of this pair, so that the call reads it that would
- * receive it. Only what has values and holds whole numbers is a message: the sizes and bytes of pickled objects, counts, seeds.
- * Other tensors are left as they are. `memtrace dry-run` made the folder, and runs the ranks (producers/program/rank_runs.h says
- * what files it has besides).
+ * A message is identified by group, sender, receiver and its number among the messages of this pair, so that the
+ * matching call reads it. Only integers with values are sent: the sizes and bytes of pickled objects, counts, seeds.
+ * Other tensors do not change. `memtrace dry-run` creates the folder and runs the ranks (producers/program/rank_runs.h
+ * describes its other files).
  *
  * Threads: one at a time. */
 #pragma once
@@ -19,20 +19,20 @@
 namespace mt_dry
 {
 
-/* Ranks are those of the group. */
+/* Ranks are numbers within the group. */
 class mailbox final
 {
   public:
     static constexpr int EVERY_RANK = -1; /* the receiver of a broadcast */
 
-    /* `folder` is "" where no ranks are run. `ranks` are the numbers of the group's ranks in the whole program. */
+    /* `folder` is "" if no other ranks run. `ranks` are the numbers of the group's ranks in the whole program. */
     mailbox(std::string folder, std::string group, int rank, std::vector<int> ranks);
 
-    /* Keeps a message for the receiver. Throws c10::Error if it can't be written. */
+    /* Stores a message for the receiver. Throws c10::Error if it can't be written. */
     void send(const at::Tensor &tensor, int to);
 
-    /* Reads a message into a tensor; waits until it is sent. If its sender is not run, the tensor is left, and the place in the
-     * program is told of. Of a message to this rank alone the sender is run, too. */
+    /* Reads a message into a tensor; waits until it is sent. A message to this rank alone makes its sender run, too. If
+     * the sender does not run, the tensor does not change, and an assumption is recorded. */
     void receive(const at::Tensor &tensor, int from, int to);
 
   private:
@@ -40,7 +40,7 @@ class mailbox final
     bool wait_for(const std::string &path, int from, int to) const;
     std::string word(const char *name, int rank) const;
 
-    std::string folder_, group_; /* no folder: this rank is run without others */
+    std::string folder_, group_; /* no folder: this rank runs alone */
     int rank_;
     std::vector<int> ranks_;
     std::map<std::pair<int, int>, uint64_t> counts_; /* of messages, by sender and receiver */

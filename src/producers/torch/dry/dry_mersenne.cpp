@@ -131,8 +131,8 @@ void apply(const polynomial &sum, mersenne_state *words)
     std::memcpy(words->data(), &total, sizeof total);
 }
 
-/* Replaces a state by that after so many blocks of 624 words. The first block clears the 31 bits of x[0] that no later word
- * depends on, and that are no solution of the recurrence. */
+/* Replaces a state by the state `count` blocks of 624 words later. The first block clears the 31 bits of x[0] that no
+ * later word depends on and that do not satisfy the recurrence. */
 void skip_blocks(uint64_t count, mersenne_state *words)
 {
     const bool is_many = count > FEW_BLOCKS;

@@ -41,14 +41,14 @@ template <typename function> void each_with_shapes(function visit)
     }
 }
 
-/* True if the compiled kernel asks whether its tensors are on CUDA, which twins are not. Python's function does not ask. */
+/* True if the compiled kernel requires tensors on CUDA, which twins are not. Python's function does not. */
 bool asks_for_cuda(const OperatorHandle &op)
 {
     return op.operator_name().name == "aten::_linalg_svd";
 }
 
-/* Returns the kernel that was kept or, for an operator that every device makes of others, the one for every device; nullptr if
- * there is neither. */
+/* Returns the compiled kernel that was kept or, for an operator that consists of others on every device, the one for
+ * every device; nullptr if there is neither. */
 const KernelFunction *find_compiled(const OperatorHandle &op)
 {
     constexpr auto every = DispatchKey::CompositeExplicitAutograd;

@@ -1,5 +1,5 @@
-/* Registering kernels: in place of PyTorch's without a warning, and of operators that have a kernel of our own on the card
- * instead of the one that serves every operator. */
+/* Registering kernels. Ours replace PyTorch's without a warning. Operators with a kernel of our own on the card do not
+ * use the one that serves every operator. */
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -76,7 +76,7 @@ class generator final : public c10::GeneratorImpl
         return clone();
     }
 
-    /* Returns an engine for one call, and goes on to the next. */
+    /* Returns an engine for one call, and advances to the next. */
     at::mt19937 draw()
     {
         const std::lock_guard<std::mutex> hold(mutex_);

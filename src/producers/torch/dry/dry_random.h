@@ -1,8 +1,8 @@
-/* Random numbers of a card: a seed and an offset, as CUDA's generators have, in a state of 16 bytes.
+/* Random numbers of a card: a seed and an offset, as in CUDA's generators, in a state of 16 bytes.
  *
- * The numbers themselves are the CPU's. A kernel for the CPU that runs in the place of a card's takes them from PyTorch's
- * default generator, which is lent the card's seed and offset for that call, so the program's own numbers on the host are
- * those that it would see beside a card. */
+ * The numbers themselves come from the CPU's generator. A CPU kernel that runs instead of a card's draws from PyTorch's
+ * default generator, which has the card's seed and offset during that call. So the program draws the same numbers on
+ * the host as it would with a card. */
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -13,15 +13,15 @@
 namespace mt_dry
 {
 
-/* Returns the generator that a card has from the beginning. */
+/* Returns a card's default generator. */
 const at::Generator &default_generator(c10::DeviceIndex device);
 
-/* Returns a new one; while memtrace_dry_gives_default is on, the default one. */
+/* Returns a new generator; while memtrace_dry_gives_default is on, the default one. */
 at::Generator new_generator(c10::DeviceIndex device);
 
-/* Has the CPU's default generator stand in for a card's until the end of the scope.
+/* Makes the CPU's default generator stand in for a card's until the end of the scope.
  *
- * Threads: those that draw from the CPU's generator at the same time see the card's. */
+ * Threads: others that draw from the CPU's generator meanwhile see the card's. */
 class random_loan
 {
   public:

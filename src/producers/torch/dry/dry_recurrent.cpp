@@ -1,5 +1,5 @@
-/* Recurrent nets by cuDNN: the stubs that lstm, gru and rnn call on a card, the shapes of their results and gradients, and their
- * casts. What they take inside are rules of the table of operators (src/operators/recurrent_plan.c). */
+/* Recurrent nets by cuDNN: the stubs that lstm, gru and rnn call on a card, the shapes of their results and gradients,
+ * and their casts. The rules for their inner memory are in the table of operators (src/operators/recurrent_plan.c). */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_own.h"
@@ -48,8 +48,8 @@ int64_t elements_of(TensorList weights)
     return elements;
 }
 
-/* Returns how many elements cuDNN's buffer has: a net without biases has room for them there, too. The first weight of each cell
- * has a row for each of its gates' elements. */
+/* Returns the number of elements of cuDNN's buffer. A net without biases has room for them, too. The first weight of
+ * each cell has a row for each element of its gates. */
 int64_t buffer_elements(TensorList weights, int64_t stride)
 {
     int64_t elements = elements_of(weights);
@@ -58,7 +58,8 @@ int64_t buffer_elements(TensorList weights, int64_t stride)
     return elements;
 }
 
-/* Returns a tensor in the buffer in which all weights lie, as flatten_parameters leaves them; none if they do not. */
+/* Returns a tensor over the buffer with all weights, as flatten_parameters creates it; none if they are in separate
+ * buffers. */
 optional_tensor buffer_of(TensorList weights, int64_t stride)
 {
     const c10::Storage &storage = weights[0].storage();
@@ -69,7 +70,7 @@ optional_tensor buffer_of(TensorList weights, int64_t stride)
     return storage.nbytes() >= bytes ? optional_tensor(weights[0].detach()) : std::nullopt;
 }
 
-/* Returns parts of one new buffer with the sizes of the weights, as tensors of their own. */
+/* Returns parts of one new buffer, with the sizes of the weights, as separate tensors. */
 std::vector<Tensor> parts_like(TensorList weights, int64_t stride, c10::ScalarType dtype, bool has_zeros)
 {
     const at::NoGradGuard no_gradients;
@@ -85,7 +86,7 @@ std::vector<Tensor> parts_like(TensorList weights, int64_t stride, c10::ScalarTy
     return parts;
 }
 
-/* Of flatten_parameters: moves the weights into one buffer. */
+/* For flatten_parameters: moves the weights into one buffer. */
 Tensor flatten(TensorList weights, int64_t stride, c10::SymInt, int64_t, c10::SymInt, c10::SymInt, int64_t, bool, bool)
 {
     const std::vector<Tensor> parts = parts_like(weights, stride, weights[0].scalar_type(), true);
@@ -98,7 +99,7 @@ Tensor flatten(TensorList weights, int64_t stride, c10::SymInt, int64_t, c10::Sy
 
 /* ---- calls ---- */
 
-/* Returns the state of the random numbers that nets drop results by, one for each card. */
+/* Returns the state of the random numbers for dropout between layers, one for each card. */
 optional_tensor dropout_state(const layers &net, const Tensor &input)
 {
     static std::mutex lock;
@@ -112,7 +113,7 @@ optional_tensor dropout_state(const layers &net, const Tensor &input)
     return place->second;
 }
 
-/* Batches that come first are transposed by the call, and its output back. */
+/* An input with the batch first is transposed for the call, and its output is transposed back. */
 std::tuple<Tensor, Tensor, Tensor> run(const layers &net, const Tensor &input, const Tensor &hidden,
                                        const optional_tensor &cell, at::IntArrayRef batch_sizes)
 {
@@ -171,7 +172,7 @@ void run_packed_lstm(Tensor &output, Tensor &last, Tensor &last_cell, const Tens
 
 /* ---- shapes ---- */
 
-/* Returns the sizes of the output, whose words lie as those of the input do. */
+/* Returns the sizes of the output. Its dimensions are in the order of the input's. */
 std::vector<int64_t> output_sizes(const Tensor &input, int64_t width)
 {
     std::vector<int64_t> sizes = input.sizes().vec();
@@ -179,7 +180,7 @@ std::vector<int64_t> output_sizes(const Tensor &input, int64_t width)
     return sizes;
 }
 
-/* The weights' buffer is a result, too. What is kept for backward is what the table says. */
+/* The weights' buffer is a result, too. The table lists what is kept for backward. */
 results shapes(const Tensor &input, TensorList weights, int64_t stride, const optional_tensor &buffer,
                const Tensor &hidden, const optional_tensor &cell, int64_t mode, c10::SymInt hidden_size,
                c10::SymInt projection, int64_t count, bool is_batch_first, double dropout, bool is_training,
@@ -236,7 +237,7 @@ Tensor state_shape(double, bool, int64_t, std::optional<c10::ScalarType> dtype, 
     return at::empty({bytes}, dtype, layout, device, is_pinned, std::nullopt);
 }
 
-/* Of _thnn_fused_gru_cell: backward needs five numbers of each element. */
+/* For _thnn_fused_gru_cell: backward needs five numbers for each element. */
 std::tuple<Tensor, Tensor> cell_shapes(const Tensor &, const Tensor &, const Tensor &hidden, const optional_tensor &,
                                        const optional_tensor &)
 {
@@ -252,14 +253,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cell_gradients(const Tensor &
     return {gates(), gates(), at::empty_like(gradient), bias(), bias()};
 }
 
-/* ---- autocast, always to 16 bits of IEEE (aten/src/ATen/cudnn/AutocastRNN.cpp) ---- */
+/* ---- autocast, always to float16 (aten/src/ATen/cudnn/AutocastRNN.cpp) ---- */
 
 Tensor narrow(const Tensor &tensor)
 {
     return at::autocast::cached_cast(at::kHalf, tensor, c10::DeviceType::CUDA);
 }
 
-/* Returns the weights as parts of one narrow buffer, which get gradients through their copies. */
+/* Returns the weights as parts of one float16 buffer. Gradients reach the weights through these copies. */
 std::vector<Tensor> narrow_weights(TensorList weights, int64_t stride)
 {
     std::vector<Tensor> parts = parts_like(weights, stride, at::kHalf, true);

@@ -1,7 +1,7 @@
 /* Shapes of cuDNN's operators, for which PyTorch has no meta kernel: convolution and batch normalization.
  *
- * Backward of a convolution is PyTorch's own convolution_backward, which calls a stub for the gradients. The stubs below give
- * each gradient the shape of what it is the gradient of. */
+ * The backward of a convolution is PyTorch's convolution_backward, which calls a stub for the gradients. The stubs
+ * below give each gradient the shape of its tensor. */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_inner.h"
 
@@ -21,7 +21,7 @@ using optional_tensor = std::optional<Tensor>;
 namespace
 {
 
-/* Returns an empty tensor with the layout that cuDNN gives the result of these two. */
+/* Returns an empty tensor with the layout that cuDNN chooses for the result of these two. */
 Tensor empty_beside(const Tensor &input, const Tensor &weight, IntArrayRef sizes)
 {
     return at::empty(sizes, input.options(), at::native::cudnn_conv_suggest_memory_format(input, weight));
@@ -68,7 +68,7 @@ Tensor convolution_add_relu(const Tensor &input, const Tensor &weight, const Ten
     return convolution_relu(input, weight, bias, stride, padding, dilation, std::move(groups));
 }
 
-/* Of _conv_depthwise2d, conv_depthwise3d, and slow_conv_dilated2d and 3d, which are not cuDNN's. */
+/* For _conv_depthwise2d, conv_depthwise3d, and slow_conv_dilated2d and 3d, which are not cuDNN's. */
 Tensor convolution_by_size(const Tensor &input, const Tensor &weight, SymIntArrayRef, const optional_tensor &,
                            SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation)
 {
@@ -78,7 +78,7 @@ Tensor convolution_by_size(const Tensor &input, const Tensor &weight, SymIntArra
 
 using four_tensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-/* The reserved bytes are cuDNN's own choice; 0 unless its persistent kernel is used. */
+/* cuDNN chooses the reserved bytes; 0 unless its persistent kernel is used. */
 four_tensors batch_norm(const Tensor &input, const Tensor &weight, const optional_tensor &, const optional_tensor &,
                         const optional_tensor &, bool training, double, double)
 {
@@ -92,13 +92,14 @@ Tensor sample_grid(const Tensor &input, const Tensor &grid)
     return at::empty({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options());
 }
 
-/* Lists of lengths on the host are PyTorch's own kernel's: cuDNN's wants targets on the host, too, which the kernel does not take. */
+/* PyTorch's own kernel takes lists of lengths on the host: cuDNN's would need targets on the host, too, which it then
+ * refuses. */
 bool never(const Tensor &, const Tensor &, IntArrayRef, IntArrayRef, int64_t)
 {
     return false;
 }
 
-/* True where cuDNN computes the CTC loss, of targets that are no longer than 255 and than their inputs. */
+/* True if cuDNN computes the CTC loss: targets have at most 255 elements and are no longer than their inputs. */
 bool is_by_cudnn(const Tensor &scores, const Tensor &targets, const Tensor &lengths, const Tensor &target_lengths,
                  int64_t blank)
 {
@@ -112,7 +113,7 @@ bool never_of_tensors(const Tensor &, const Tensor &, const Tensor &, const Tens
     return false;
 }
 
-/* Of _cudnn_ctc_loss: the losses, and the gradient. */
+/* For _cudnn_ctc_loss: the losses, and the gradient. */
 std::tuple<Tensor, Tensor> ctc_loss(const Tensor &scores, const Tensor &, const Tensor &, const Tensor &, int64_t, bool,
                                     bool)
 {
@@ -137,20 +138,20 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor &input, cons
 using two_gradients = std::tuple<Tensor, Tensor>;
 using three_gradients = std::tuple<Tensor, Tensor, Tensor>;
 
-/* Returns the gradients of input and weight that are asked for. */
+/* Returns the requested gradients of input and weight. */
 two_gradients gradients_of(const Tensor &input, const Tensor &weight, bool of_input, bool of_weight)
 {
     return {of_input ? empty_beside(input, weight, input.sizes()) : Tensor(),
             of_weight ? empty_beside(input, weight, weight.sizes()) : Tensor()};
 }
 
-/* What the gradients of a convolution have in common. */
+/* The arguments that both gradients of a convolution share. */
 struct geometry {
     IntArrayRef padding, stride, dilation;
     bool benchmark, deterministic, allow_tf32;
 };
 
-/* Allocates and frees what a kernel of cuDNN's takes. The tensors have cuDNN's names (operators/convolution.h). */
+/* Allocates and frees the inner memory of a cuDNN kernel. The tensors have cuDNN's names (operators/convolution.h). */
 void take_inside_kernel(const char *name, const Tensor &x, const Tensor &w, const Tensor &y, const geometry &given)
 {
     take_without_operator(name, {{"x", x},
@@ -164,7 +165,7 @@ void take_inside_kernel(const char *name, const Tensor &x, const Tensor &w, cons
                                  {"allow_tf32", given.allow_tf32}});
 }
 
-/* Returns the gradient of a weight, the filter that makes `small` of `large`. */
+/* Returns the gradient of a weight, whose convolution of `large` gives `small`. */
 Tensor gradient_of_weight(const Tensor &large, const Tensor &small, const Tensor &weight, const geometry &given)
 {
     Tensor made = empty_beside(large, small, weight.sizes());

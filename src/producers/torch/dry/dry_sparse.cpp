@@ -40,7 +40,7 @@ Tensor new_numbers(const Tensor &sparse)
     return numbers;
 }
 
-/* The same; of one dimension, it is the indices themselves. */
+/* The same; for one sparse dimension, returns the indices themselves. */
 Tensor numbers_of(const Tensor &sparse)
 {
     return sparse.sparse_dim() == 1 ? sparse._indices().squeeze(0) : new_numbers(sparse);
@@ -117,7 +117,7 @@ Tensor &add(const Tensor &self, const Tensor &other, const at::Scalar &factor, T
     return out;
 }
 
-/* Returns the elements of a dense tensor where a sparse one of its size has some. */
+/* Returns the elements of a dense tensor at the indices of a sparse one of the same size. */
 Tensor elements_at(const Tensor &dense, const Tensor &sparse)
 {
     const int64_t rows = c10::multiply_integers(dense.sizes().slice(0, sparse.sparse_dim()));
@@ -142,7 +142,7 @@ Tensor &multiply(const Tensor &self, const Tensor &other, Tensor &out)
 
 /* ---- products of matrices ---- */
 
-/* Computes the values of a product if all have some. */
+/* Computes the values of a product if all operands have values. */
 void multiply_values(const Tensor &added, const Tensor &sparse, const Tensor &dense, const at::Scalar &beta,
                      const at::Scalar &alpha, const Tensor &out)
 {

@@ -37,7 +37,7 @@ Tensor make_tensor(const Tensor &shape, Storage storage, c10::DispatchKey key)
         shape, at::detail::make_tensor<TensorImpl>(std::move(storage), c10::DispatchKeySet(key), shape.dtype()));
 }
 
-/* Makes a view, which has the keys of its base: in inference mode, too, a view of a parameter is an ordinary tensor. */
+/* Makes a view with the keys of its base: even in inference mode, a view of a parameter is an ordinary tensor. */
 Tensor make_view(const Tensor &shape, Storage storage, c10::DispatchKeySet keys)
 {
     return with_shape_of(
@@ -57,7 +57,8 @@ void check_size(const Tensor &twin)
     needed_bytes(twin);
 }
 
-/* Fails unless the twin of a tensor on the CPU lies within the twin of its storage: kernels would read and write beyond it. */
+/* Fails unless the CPU twin of a tensor is within the twin of its storage. Otherwise kernels would read and write
+ * beyond it. */
 void check_bounds(const Tensor &real, const Storage &twin)
 {
     const uint64_t needed = needed_bytes(real);
@@ -73,7 +74,7 @@ c10::DispatchKey key_of(c10::DeviceType kind)
 
 } // namespace
 
-/* Returns the values of a block, or what fills it as the type of the tensor has it. */
+/* Returns the values of a block, or their filling for the type of the tensor. */
 c10::DataPtr twins::values_of(const Tensor &real, block *owner)
 {
     const c10::Device cpu(c10::DeviceType::CPU);

@@ -1,9 +1,9 @@
-/* Twins: tensors without a card that stand in for those of a call while another device's kernel runs on them.
+/* Twins: tensors without a card that stand in for the tensors of a call while another device's kernel runs on them.
  *
- *   argument (cuda) ──twin_of──▶ twin (meta: shapes alone; cpu: the values, in the block's own host memory)
+ *   argument (cuda) ──twin_of──▶ twin (meta: only shapes; cpu: the values, in the block's own host memory)
  *   result (meta)   ──real_of──▶ the argument that it is, a view of an argument's storage, or a new tensor on the card
  *
- * Arguments that share a storage have twins that share one, so views and writes come out as on a card.
+ * Twins of arguments that share a storage share one, too, so views and writes have the same effect as on a card.
  *
  * Threads: one object, one thread. */
 #pragma once
@@ -21,8 +21,8 @@
 namespace mt_dry
 {
 
-/* What a twin on the CPU holds of a block that is not known: its values, which it must have; ones; ones and zeros as in a mask; or
- * 0, 1, 2 and so on. A mask always holds what is assumed of it. */
+/* The content of a CPU twin of an unknown block: its values, which it must have; ones; ones and zeros as in a mask; or
+ * 0, 1, 2 and so on. A mask always has its assumed content. */
 enum class filling { VALUES, ONES, TRUTHS, COUNT };
 
 class twins
@@ -35,15 +35,14 @@ class twins
     {
     }
 
-    /* Returns the argument with twins in the place of its tensors on a card, alone or in lists, and with `kind` in the place
-     * of such a device. */
+    /* Returns the argument with twins instead of its tensors on a card, alone or in lists. A card as an argument
+     * becomes `kind`. */
     c10::IValue twin_of(const c10::IValue &argument);
 
-    /* Gives arguments the shapes, and storages the bytes, that their twins have got since. */
+    /* Gives arguments the shapes, and storages the sizes, that their twins have now. */
     void carry_over();
 
-    /* Returns a result with real tensors in the place of those of `kind`. New tensors are on the
-     * current device. */
+    /* Returns a result with real tensors instead of tensors of `kind`. New tensors are on the current device. */
     c10::IValue real_of(const c10::IValue &result);
 
   private:
@@ -61,10 +60,10 @@ class twins
     std::vector<std::pair<at::Tensor, at::Tensor>> arguments_;             /* twin and real one, in their order */
     std::unordered_map<const c10::StorageImpl *, c10::Storage> twin_storages_, real_storages_;
     std::unordered_map<const c10::StorageImpl *, c10::DispatchKeySet> view_keys_; /* of views, by the real storage */
-    std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */
+    std::vector<at::Tensor> kept_; /* twins and fillings, kept so that no address is reused */
 };
 
-/* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
+/* Returns a CPU tensor over the values of a tensor on a card, which must have some; another tensor itself. */
 at::Tensor values_of(const at::Tensor &tensor);
 
 /* Calls `visit` with each tensor of a value: alone, or in lists. */
@@ -86,7 +85,7 @@ inline uint64_t needed_bytes(const at::Tensor &tensor)
                                             tensor.storage_offset());
 }
 
-/* True if a tensor has each element of a storage or block of so many bytes. */
+/* True if a tensor has all elements of a storage or block of `bytes`. */
 inline bool covers_bytes(const at::Tensor &tensor, uint64_t bytes)
 {
     return tensor.nbytes() == bytes && tensor.is_non_overlapping_and_dense();

@@ -43,7 +43,7 @@ bool is_unknown_host(const Tensor &tensor)
     return !is_on_card(tensor) && !is_known(tensor);
 }
 
-/* True if nobody else sees the memory of a tensor, and nobody has read it. */
+/* True if only this tensor uses its memory, and nobody has read it. */
 bool is_fresh(const Tensor &tensor, const StorageImpl *storage)
 {
     const memory *watched = memory_of(storage);
@@ -51,7 +51,7 @@ bool is_fresh(const Tensor &tensor, const StorageImpl *storage)
            (watched == nullptr || watched->may_be_late);
 }
 
-/* True if results are as the kernel computed them from assumed values: copies, and results of small tensors. */
+/* True if results keep the values that the kernel computed from assumed ones: copies, and results of small tensors. */
 bool is_guessed(const called &call, const torch::jit::Stack &results)
 {
     size_t bytes = 0;
@@ -63,7 +63,7 @@ bool is_guessed(const called &call, const torch::jit::Stack &results)
     return bytes <= MOST_GUESSED_BYTES && !is_finite_check(call);
 }
 
-/* Notes that elements were chosen by a mask or by numbers that are not known. */
+/* Records that elements were chosen by an unknown mask or unknown numbers. */
 void note_choice(const called &call)
 {
     double fraction = 1;
@@ -75,7 +75,7 @@ void note_choice(const called &call)
     note_assumption(call.op.operator_name().name, fraction);
 }
 
-/* Notes a value that leaves tensors. Tensors of one size count as equal. */
+/* Records a value that leaves tensors. Tensors of one size count as equal. */
 void note_value(const called &call, IValue *value)
 {
     if (call.op.operator_name().name == "aten::equal") {

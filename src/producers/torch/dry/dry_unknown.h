@@ -1,13 +1,14 @@
-/* Tensors on the host whose values come from some that were not computed, and weights that were not written yet. Both have the
- * dispatch key DeferredInit, so every operator that gets one comes to the fallback of this key first (dry_weights.cpp).
+/* Tensors on the host whose values depend on values that were not computed, and weights that were not written yet. Both
+ * have the dispatch key DeferredInit, so every operator with such an argument first reaches the fallback of this key
+ * (dry_weights.cpp).
  *
  *   a copy from the card ──▶ large: nothing is written until the host reads it
  *                       └──▶ else: assumed values
  *   any operator on the host ──▶ runs, and its results are assumed, as on the card; unknown in any case
  *   back to the card         ──▶ unknown there
  *
- * It is a property of the storage. Memory that is not PyTorch's own, as of NumPy, always counts as known. A view that was made before
- * its storage became unknown does not come to the fallback, so it reads as known.
+ * A storage is unknown, not a tensor. Memory that PyTorch did not allocate, such as NumPy's, always counts as known. A
+ * view that was made before its storage became unknown does not reach the fallback, so it reads as known.
  *
  * Threads: any. */
 #pragma once
@@ -19,20 +20,20 @@ namespace mt_dry
 
 constexpr c10::DispatchKey HOST_KEY = c10::DispatchKey::DeferredInit;
 
-/* Give a tensor the key, and take it away. */
+/* Add the key to a tensor, and remove it. */
 void add_key(c10::TensorImpl *tensor);
 void remove_key(c10::TensorImpl *tensor);
 
-/* Notes that values were written into a tensor on the host, and whether they were computed. */
+/* Records that values were written into a tensor on the host, and whether they were computed. */
 void mark_on_host(const at::Tensor &tensor, bool is_known);
 
-/* Makes the values of a tensor on the host unknown. A large one stays as it is if others can see its memory. */
+/* Makes the values of a tensor on the host unknown. The memory of a large one is not written if others can see it. */
 void assume_on_host(const at::Tensor &tensor, const filled &with);
 
-/* True if a call gets unknown tensors of the host, except for one whose values are replaced. */
+/* True if a call gets unknown tensors on the host, except for one whose values it replaces. */
 bool has_unknown(const called &call, bool replaces_first);
 
-/* Makes the results of such a call, which has run, and what it has written unknown. Values that leave tensors are noted. */
+/* Makes the results and written arguments of a call that has run unknown. Records values that leave tensors. */
 void make_results_unknown(const called &call, torch::jit::Stack *results);
 
 } // namespace mt_dry

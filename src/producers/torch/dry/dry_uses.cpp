@@ -1,6 +1,6 @@
 /* The uses of blocks by operators: the dispatcher shows each call to an observer, with its arguments and results.
  *
- * Making a view of a tensor reads nothing, and neither does asking for its sizes: only operators that need the values do. */
+ * Making a view of a tensor, or querying its sizes, reads nothing. Only operators that need the values do. */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_twins.h"
@@ -45,7 +45,7 @@ bool makes_view(const FunctionSchema &schema)
     return false;
 }
 
-/* True if an operator's results are properties of tensors, and not their values. */
+/* True if an operator's results are properties of tensors, not their values. */
 bool only_asks(const FunctionSchema &schema)
 {
     for (const c10::Argument &result : schema.returns())
@@ -75,7 +75,7 @@ kind kind_of(const FunctionSchema &schema)
     return kind::READS;
 }
 
-/* What is noted of an operator's calls: of each argument, and of all results. */
+/* The uses to record for an operator's calls: of each argument, and of all results. */
 struct plan {
     struct access {
         bool is_read, is_written;
@@ -96,7 +96,7 @@ plan plan_of(const FunctionSchema &schema)
     return made;
 }
 
-/* Returns the plan of an operator, which is made once. Each operator's name has an address of its own. */
+/* Returns the plan of an operator, computed once. Each operator's name has a unique address. */
 const plan &known_plan_of(const RecordFunction &function)
 {
     thread_local std::unordered_map<const char *, plan> known;
@@ -134,7 +134,7 @@ std::unique_ptr<at::ObserverContext> begin(const RecordFunction &function)
     return nullptr;
 }
 
-/* A result that an argument was written into is noted again, which changes nothing but a count. */
+/* A result that is a written argument is recorded again, which only increases a count. */
 void end(const RecordFunction &function, at::ObserverContext *)
 {
     if (!known_plan_of(function).makes_results)

@@ -29,7 +29,7 @@ block *block_of_tensor(const Tensor &tensor)
     return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
 }
 
-/* Makes the values of a tensor on a card unknown. What a part of a large block holds counts for the whole. */
+/* Makes the values of a tensor on a card unknown. The content of a part of a large block stands for the whole block. */
 void assume(const Tensor &tensor, const filled &with)
 {
     block *owner = block_of_tensor(tensor);
@@ -40,7 +40,7 @@ void assume(const Tensor &tensor, const filled &with)
         write_into(values_of(tensor), with);
 }
 
-/* Copies the values of results that the CPU has computed into the new blocks. */
+/* Copies the results that the CPU computed into the new blocks. */
 void keep_values(const Stack &computed, const Stack &results)
 {
     for (size_t i = 0; i < results.size(); i++) {
@@ -53,7 +53,8 @@ void keep_values(const Stack &computed, const Stack &results)
     }
 }
 
-/* Runs the CPU's kernel. Random numbers are the card's. Tensors are small: to wake other threads takes longer than they save. */
+/* Runs the CPU's kernel, with the card's random numbers. Uses one thread: tensors are small, and waking others takes
+ * longer. */
 Stack run_on_cpu(const call &call, twins *on_cpu)
 {
     const c10::ParallelGuard is_parallel(true);
@@ -63,8 +64,8 @@ Stack run_on_cpu(const call &call, twins *on_cpu)
     return call.run(*on_cpu);
 }
 
-/* True if the CPU's kernel refuses a value that the CUDA kernel refuses, too. Integers divided by zero, for one, are no error
- * on a card. */
+/* True if the CUDA kernel refuses the same value that the CPU's kernel refused. Division of integers by zero, for
+ * example, is no error on a card. */
 bool is_refused_on_card(const c10::Error &error)
 {
     const std::string_view words = error.what_without_backtrace();
@@ -73,8 +74,8 @@ bool is_refused_on_card(const c10::Error &error)
            has("invalid multinomial distribution");
 }
 
-/* Computes values with the CPU's kernel. False where there is none, or it refuses what is assumed. Fails with c10::Error if it
- * refuses values that are known. */
+/* Computes values with the CPU's kernel. False if there is none, or it refuses assumed values. Fails with c10::Error if
+ * it refuses known values that a card refuses, too. */
 bool compute(const call &call, const Stack &results)
 {
     twins on_cpu(c10::DeviceType::CPU);
@@ -88,7 +89,7 @@ bool compute(const call &call, const Stack &results)
     return true;
 }
 
-/* True if the values of results are to be computed: all tensors have some, and they are known or few. */
+/* True if the values of results are computed: all tensors have values, and these are known or few. */
 bool are_computed(const call &call, const Stack &results)
 {
     bool have_values = call.has_all_values;
@@ -119,7 +120,7 @@ bool only_views(const call &call, const Stack &results)
     return !has_values_of_its_own;
 }
 
-/* Fills a tensor that has a whole storage, if the operator does that. Returns true if it does. */
+/* Fills a tensor that covers its storage, if the operator does that. Returns true if it does. */
 bool fill_whole(const call &call)
 {
     const std::string &name = call.op.operator_name().name;
@@ -153,8 +154,8 @@ void assume_written(const Tensor &tensor)
         assume(tensor, usual_assumption(tensor.scalar_type()));
 }
 
-/* On a card, an empty tensor has no block, and one over memory of other code has none that is known. A storage that shrank has
- * no values for a tensor that needs more. */
+/* On a card, an empty tensor has no block, and a tensor over other code's memory has no known block. A storage that
+ * shrank has no values for a tensor that needs more. */
 bool has_values(const Tensor &tensor)
 {
     const block *owner = block_of_tensor(tensor);
@@ -229,7 +230,7 @@ Stack run_by_values(const call &call)
 namespace
 {
 
-/* Copies values that both have, and notes whether the copy is known. */
+/* Copies values if both tensors have some, and records whether the copy is known. */
 void copy_known_values(const Tensor &to, const Tensor &from)
 {
     const block *owner = block_of_tensor(to);

@@ -1,4 +1,4 @@
-/* Values of small tensors, computed by PyTorch's kernels for the CPU, and what is assumed of those that large ones give.
+/* Values of small tensors, computed by PyTorch's CPU kernels, and assumptions for values that come from large tensors.
  *
  *   all arguments and results small ──▶ computed if all arguments are known, or the results are very small; known if all
  *                                       arguments are
@@ -15,32 +15,32 @@ namespace mt_dry
 
 using torch::jit::Stack;
 
-/* Notes that the values of a tensor on a card were computed, or that they are assumed. */
+/* Records whether the values of a tensor on a card were computed or are assumed. */
 void mark(const at::Tensor &tensor, bool is_known);
 
-/* Marks what a kernel that did not run may have written: the values are assumed from now on. */
+/* Makes a tensor's values unknown, since a kernel that did not run may have written them. */
 void assume_written(const at::Tensor &tensor);
 
-/* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
+/* Sets the values of results and written arguments: computed if all tensors have values, otherwise assumed. */
 void give_values(const call &call, const Stack &results);
 
-/* Makes what a call writes, and its results, unknown: none of its kernels runs. */
+/* Makes results and written arguments unknown. No kernel runs. */
 void assume_results(const call &call, const Stack &results);
 
-/* Runs an operator whose results' shapes depend on values: the CPU's kernel, on assumed values where there are none. Returns the
- * results, in blocks that are allocated as the table of operators says. */
+/* Runs an operator whose results' shapes depend on values, by the CPU's kernel; values that are missing are assumed.
+ * Returns the results, in blocks that are allocated as the table of operators lists them. */
 Stack run_by_values(const call &call);
 
-/* Copies values, or what is assumed of them. */
+/* Copies values, or the assumption about them. */
 void copy_values(const at::Tensor &to, const at::Tensor &from);
 
-/* Of _local_scalar_dense: returns the value of a tensor of one element. */
+/* For _local_scalar_dense: returns the value of a tensor of one element. */
 at::Scalar item(const at::Tensor &tensor);
 
-/* Of equal. */
+/* For equal. */
 bool are_equal(const at::Tensor &one, const at::Tensor &other);
 
-/* Of GradScaler: scales gradients. Those that were not computed count as finite, whatever was assumed for them. */
+/* For GradScaler: scales gradients. Gradients that were not computed count as finite, whatever was assumed for them. */
 void unscale(at::TensorList gradients, at::Tensor &found_infinite, const at::Tensor &factor);
 
 } // namespace mt_dry

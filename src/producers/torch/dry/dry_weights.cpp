@@ -1,15 +1,15 @@
-/* Weights on the host that are written when somebody reads them.
+/* Weights on the host that are written only when something reads them.
  *
- *   normal_(weight) ──▶ a writing is kept, and the generator advances ──▶ copies keep the same writings ──▶ the card: never read
- *                                                                    └──▶ any other operator: the writings run first
+ *   normal_(weight) ──▶ keeps a writing, advances the generator ──▶ copies keep the same ──▶ the card: never read
+ *                                                              └──▶ any other operator: the writings run first
  *
- * A weight is a tensor that became an nn.Parameter with memory of its own, larger than MOST_VALUE_BYTES. It has the dispatch key
- * HOST_KEY, so every operator that gets one comes to the fallback of this key first. Other tensors cost nothing, unless they are
- * unknown (dry_unknown.h).
+ * A weight is a tensor that became an nn.Parameter with memory of its own, larger than MOST_VALUE_BYTES. It has the
+ * dispatch key HOST_KEY, so every operator with such an argument first reaches the fallback of this key. Other tensors
+ * cost nothing, unless they are unknown (dry_unknown.h).
  *
- * A storage is late while it has writings that did not run. Those are exact: the same operators, arguments and random numbers. One
- * that was read is an ordinary one from then on. Memory without values, of a checkpoint without bytes, is late, too: it reads as
- * zeros, which counts as an assumption.
+ * A storage is late while it has writings that did not run. These are exact: the same operators, arguments and random
+ * numbers. A storage that was read is an ordinary one from then on. Memory without values, of a checkpoint without
+ * bytes, is late, too: it reads as zeros, which count as an assumption.
  *
  * Threads: any, with one lock around writings. */
 #include "producers/torch/dry/dry_library.h"
@@ -60,7 +60,7 @@ bool is_late(const Tensor &tensor)
     return storage != nullptr && mt_dry::is_late(storage);
 }
 
-/* ---- which operators read ---- */
+/* ---- the operators that read ---- */
 
 /* True if an operator returns a copy of its first argument. */
 bool makes_copy(const OperatorHandle &op)
@@ -69,7 +69,7 @@ bool makes_copy(const OperatorHandle &op)
     return name == "aten::_to_copy" || name == "aten::clone";
 }
 
-/* True if results are views of arguments, or the operator is made of others, which come here in their turn. */
+/* True if results are views of arguments, or the operator consists of others, which reach the fallback themselves. */
 bool reads_nothing(const OperatorHandle &op)
 {
     const auto &name = op.operator_name().name;
@@ -87,9 +87,9 @@ bool reads_nothing(const OperatorHandle &op)
            name == "aten::set_";
 }
 
-/* ---- which writings are kept ---- */
+/* ---- the writings that are kept ---- */
 
-/* True if autograd has something to do with a call that writes into a tensor. */
+/* True if autograd takes part in a call that writes into a tensor. */
 bool needs_autograd(const Tensor &tensor)
 {
     return at::GradMode::is_enabled() && tensor.requires_grad() &&
@@ -103,7 +103,7 @@ bool covers_storage(const Tensor &tensor)
 
 thread_local int copies_made; /* calls of operators that return a copy, which are under way */
 
-/* True for the memory of a copy that is being made, which nobody else sees. */
+/* True for the memory of an unfinished copy, which nothing else uses. */
 bool is_fresh(const Tensor &tensor)
 {
     return copies_made > 0 && tensor.storage().use_count() == 1 && tensor.storage().nbytes() > MOST_VALUE_BYTES;
@@ -126,7 +126,7 @@ bool replaces_all(const OperatorHandle &op, const Tensor &to)
     return names.count(op.operator_name().name) != 0 && covers_storage(to);
 }
 
-/* True if an operator writes into its first argument, and needs no other tensor but numbers. */
+/* True if an operator writes into its first argument, and its other tensors are only numbers. */
 bool is_filling(const OperatorHandle &op, const std::vector<IValue> &arguments)
 {
     const auto &schema = op.schema();
@@ -143,7 +143,7 @@ bool is_filling(const OperatorHandle &op, const std::vector<IValue> &arguments)
     });
 }
 
-/* Keeps a call that writes into a weight, instead of running it. False if it must run. */
+/* Keeps a call that writes into a weight instead of running it. False if it must run. */
 bool keep(const OperatorHandle &op, const std::vector<IValue> &arguments)
 {
     const bool is_copy = op.operator_name().name == "aten::copy_" && is_late(arguments[1].toTensor());
@@ -165,7 +165,7 @@ bool keep(const OperatorHandle &op, const std::vector<IValue> &arguments)
     return true;
 }
 
-/* ---- tensors that are joined ---- */
+/* ---- joining tensors ---- */
 
 /* Returns cat of late tensors, as copies into a late one. */
 Tensor join_late(const std::vector<Tensor> &parts, int64_t dim)
@@ -186,7 +186,7 @@ Tensor join_late(const std::vector<Tensor> &parts, int64_t dim)
     return joined;
 }
 
-/* True if tensors are late, and differ in one size at most. */
+/* True if tensors are late and differ in one size at most. */
 bool can_join(const std::vector<Tensor> &parts, int64_t dim)
 {
     return !parts.empty() && std::all_of(parts.begin(), parts.end(), [&](const Tensor &part) {
@@ -200,7 +200,7 @@ bool can_join(const std::vector<Tensor> &parts, int64_t dim)
     });
 }
 
-/* Runs cat and stack of late tensors, as of the experts of a checkpoint. False for other calls. */
+/* Runs cat and stack of late tensors, such as the experts of a checkpoint. False for other calls. */
 bool join(const OperatorHandle &op, const std::vector<IValue> &arguments, Stack *stack)
 {
     const auto &name = op.operator_name();
@@ -222,7 +222,7 @@ bool join(const OperatorHandle &op, const std::vector<IValue> &arguments, Stack 
 
 /* ---- the fallback ---- */
 
-/* Counts a copy that is under way. */
+/* Counts an unfinished copy. */
 class counted_copy
 {
   public:
@@ -241,7 +241,7 @@ class counted_copy
     bool is_copy_;
 };
 
-/* Runs what was kept for the tensors of a call, except for those whose values the call does not need. */
+/* Runs the writings kept for the tensors of a call, except for tensors whose values the call does not need. */
 void prepare(const OperatorHandle &op, const std::vector<IValue> &arguments)
 {
     if (reads_nothing(op))

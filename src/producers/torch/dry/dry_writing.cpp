@@ -22,8 +22,8 @@ using Stack = torch::jit::Stack;
 namespace
 {
 
-constexpr int MOST_WRITINGS = 1024; /* one after the other; more are worth being done */
-constexpr int64_t BLOCK = 16;       /* elements that are drawn together; fewer draw in another way */
+constexpr int MOST_WRITINGS = 1024; /* one after another; with more, running them is better */
+constexpr int64_t BLOCK = 16;       /* elements that are drawn together; fewer are drawn in another way */
 
 /* The layout of a tensor in its storage. */
 struct place {
@@ -33,7 +33,7 @@ struct place {
     size_t storage_bytes;
 };
 
-/* A generator's state before a call, and which argument the generator is. */
+/* A generator's state before a call, and the index of the generator among the arguments. */
 struct draw {
     size_t argument;
     at::mt19937 engine;
@@ -41,7 +41,7 @@ struct draw {
 
 } // namespace
 
-/* One call. The first argument, and the second if there is a source, are tensors at places. */
+/* One call. The first argument, and a source as the second, are tensors at places. */
 struct writing {
     std::shared_ptr<const writing> before, source; /* nullptr: none */
     int count = 1;                                 /* of writings, with those before */
@@ -87,7 +87,7 @@ at::CPUGeneratorImpl *generator_of(const IValue &argument)
                                                                        : argument.toGenerator());
 }
 
-/* Returns how many numbers a filling of `count` elements draws. */
+/* Returns the count of numbers that an operator draws to fill `count` elements. */
 int64_t drawn_by(const OperatorHandle &op, Stack arguments, size_t generator, c10::ScalarType type, int64_t count)
 {
     at::Generator own = at::detail::createCPUGenerator();
@@ -97,8 +97,9 @@ int64_t drawn_by(const OperatorHandle &op, Stack arguments, size_t generator, c1
     return generator_of(own)->engine().data().next_;
 }
 
-/* Returns how many numbers a filling of a contiguous tensor draws; -1: not known. Whole blocks of 16 elements draw alike, and how
- * many the rest draws depends on the dtype and on PyTorch's version: both are measured. */
+/* Returns the count of numbers that an operator draws to fill a contiguous tensor; -1 if unknown. Each full block of 16
+ * elements draws the same count. The count for the rest depends on the dtype and on PyTorch's version. Both are
+ * measured. */
 int64_t draws_of(const OperatorHandle &op, const Stack &arguments, size_t generator)
 {
     static std::map<std::tuple<std::string, c10::ScalarType, int64_t>, std::pair<int64_t, int64_t>> measured;
@@ -115,14 +116,14 @@ int64_t draws_of(const OperatorHandle &op, const Stack &arguments, size_t genera
     return of_block == 0 ? -1 : to.numel() / BLOCK * of_block + of_rest;
 }
 
-/* True for the operators whose draws can be counted. */
+/* True for operators whose draws can be counted. */
 bool draws_by_count(const OperatorHandle &op, const Tensor &to)
 {
     const auto &name = op.operator_name().name;
     return (name == "aten::normal_" || name == "aten::uniform_") && to.is_contiguous() && to.numel() >= BLOCK;
 }
 
-/* Notes the state of a call's generator, and advances it. Nothing if that is not possible. */
+/* Keeps the state of a call's generator, and advances the generator. Returns nothing if that is not possible. */
 std::optional<draw> draw_numbers(const OperatorHandle &op, const Stack &arguments)
 {
     const auto &inputs = op.schema().arguments();
@@ -143,7 +144,7 @@ std::optional<draw> draw_numbers(const OperatorHandle &op, const Stack &argument
     return before;
 }
 
-/* ---- writing at last ---- */
+/* ---- running the writings ---- */
 
 void run(const writing &one, const c10::Storage &storage)
 {
@@ -169,7 +170,7 @@ void run(const writing &one, const c10::Storage &storage)
     one.op->callBoxed(stack);
 }
 
-/* Takes what is kept. */
+/* Takes the kept writings. */
 std::shared_ptr<const writing> take(memory *target)
 {
     target->may_be_late = false;
