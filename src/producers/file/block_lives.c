@@ -7,17 +7,17 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A parameter has at most so many blocks of its size beside it: a gradient, moments, averages. */
+/* A parameter has at most this many blocks of its size, itself included: a gradient, moments, averages. */
 enum { MOST_COPIES = 8 };
 
-/* cuBLAS's workspaces on Hopper and on other cards, of which a process has one or two. */
+/* cuBLAS's workspaces on Hopper and on other cards. A process has one or two. */
 enum { WORKSPACE_BYTES = 32 << 20, SMALL_WORKSPACE_BYTES = 8519680, MOST_WORKSPACES = 2 };
 
-/* A block from before the first event. */
+/* A block that was live before the first event. */
 struct old_block {
     uint64_t address, bytes;
     const struct mt_value *frames; /* NULL: none */
-    uint32_t freed;                /* the event; MT_NO_EVENT: none */
+    uint32_t freed;                /* the event that frees it; MT_NO_EVENT: none */
     mt_role role;
 };
 
@@ -37,14 +37,14 @@ struct mt_block_lives {
     struct habit *habits;
     size_t habit_count;
     uint32_t *backwards;             /* of each event: the sections of backward until it */
-    struct mt_number_map gradients;  /* by bytes: the most that one backward took and left */
-    struct mt_number_map parameters; /* by bytes: taken in init, and never freed */
-    uint64_t copies;                 /* of a parameter before the first event, itself included; 0: not known */
+    struct mt_number_map gradients;  /* by bytes: the most blocks that one backward allocated and left */
+    struct mt_number_map parameters; /* by bytes: blocks that init allocated and nothing freed */
+    uint64_t copies;                 /* blocks before the first event for each parameter, with itself; 0: unknown */
     struct mt_replaced_blocks replaced;
-    bool has_requests; /* false: nothing shows what blocks from before are for */
+    bool has_requests; /* false: nothing shows the purpose of blocks from before the first event */
 };
 
-/* Counts one more of a number in a map, and returns how many it has then. */
+/* Increments the count of a key in a map, and returns it. */
 static uint64_t count_one(struct mt_number_map *map, uint64_t key)
 {
     uint64_t count = 0;
@@ -73,7 +73,7 @@ static struct habit *find_habit(struct mt_block_lives *lives, size_t event)
     return &lives->habits[lives->habit_count++];
 }
 
-/* True if the block was still live in another phase. One of forward that a later forward frees was not saved. */
+/* True if the block was still live in another phase. A block of forward that a later forward frees was not saved. */
 static bool is_seen_outliving(const struct mt_block_lives *lives, size_t event)
 {
     const struct mt_torch_moment *began = &lives->course->moments[event], *last = &lives->course->moments[began->known];
@@ -82,7 +82,8 @@ static bool is_seen_outliving(const struct mt_block_lives *lives, size_t event)
     return last->section != began->section && !(is_forward && ends_forward && began->partner != MT_NO_EVENT);
 }
 
-/* True if it was seen to end in its phase or after it: what is live when the recording stops tells nothing. */
+/* True if the recording shows whether the block outlives its phase. A block that is live at its end may be
+ * undecided. */
 static bool is_decided(const struct mt_block_lives *lives, size_t event)
 {
     return lives->course->moments[event].partner != MT_NO_EVENT || is_seen_outliving(lives, event);
@@ -104,7 +105,7 @@ static void learn_habits(struct mt_block_lives *lives)
     }
 }
 
-/* True if the block outlives its phase, or would. */
+/* True if the block outlives its phase, or would if the recording went on. */
 static bool outlives(struct mt_block_lives *lives, size_t event)
 {
     if (is_alloc(lives, event) && is_decided(lives, event))
@@ -116,7 +117,7 @@ static bool outlives(struct mt_block_lives *lives, size_t event)
     return !is_gradient || count_of(&lives->parameters, lives->snapshot->events[event].bytes) > 0;
 }
 
-/* Notes the sizes of parameters that the recording saw, and numbers the sections of backward. */
+/* Counts the sizes of parameters that the recording saw, and numbers the sections of backward. */
 static void note_sizes(struct mt_block_lives *lives)
 {
     uint32_t backwards = 0;
@@ -136,7 +137,7 @@ static bool has_workspace_size(uint64_t bytes)
     return bytes == WORKSPACE_BYTES || bytes == SMALL_WORKSPACE_BYTES;
 }
 
-/* True if rules say that an allocation is a workspace. Only those of a workspace's size are asked about. */
+/* True if rules call an allocation a workspace. Rules are evaluated only for allocations of a workspace's size. */
 static bool is_said_workspace(struct mt_block_lives *lives, size_t event)
 {
     const struct mt_torch_event *taken = &lives->snapshot->events[event];
@@ -152,7 +153,7 @@ static bool is_said_workspace(struct mt_block_lives *lives, size_t event)
     return answer.role == MT_ROLE_WORKSPACE;
 }
 
-/* Counts the gradients of each size that one backward takes, where it takes most. */
+/* Counts the gradients of each size that one backward allocates. Keeps the largest count. */
 static void count_gradients(struct mt_block_lives *lives)
 {
     struct mt_number_map taken;
@@ -187,7 +188,7 @@ static int compare_old(const void *left, const void *right)
     return MT_COMPARE(a->address, b->address);
 }
 
-/* Lists what was there before the first event: what no allocation of the recording explains. */
+/* Lists the blocks from before the first event: those that no allocation of the recording explains. */
 static void find_old(struct mt_block_lives *lives)
 {
     const struct mt_torch_snapshot *snapshot = lives->snapshot;
@@ -215,7 +216,7 @@ static void find_old(struct mt_block_lives *lives)
         mt_number_map_put(&lives->old_numbers, lives->old[i].address, i);
 }
 
-/* True for a block about which its size alone can tell: it stays, and nobody recorded who took it. */
+/* True for a block with only its size as evidence: it has no call stack and is never freed. */
 static bool is_silent(const struct old_block *block)
 {
     return block->frames == NULL && block->freed == MT_NO_EVENT;
@@ -230,7 +231,7 @@ static void count_silent(const struct mt_block_lives *lives, struct mt_number_ma
             count_one(out, lives->old[i].bytes);
 }
 
-/* Finds how many blocks of its size there are for each gradient, by most bytes. */
+/* Finds the number of equally large blocks for each gradient. Sizes vote with their bytes. */
 static void count_copies(struct mt_block_lives *lives, const struct mt_number_map *silent)
 {
     uint64_t votes[MOST_COPIES + 1] = {0};
@@ -250,8 +251,8 @@ static bool is_workspace(const struct mt_block_lives *lives, uint64_t bytes, uin
     return has_workspace_size(bytes) && count <= MOST_WORKSPACES && count_of(&lives->gradients, bytes) == 0;
 }
 
-/* Returns the role of the n-th silent block of a size, from 0, of `count`. Which of equal blocks is the parameter can't be
- * known; their sums are right. */
+/* Returns the role of the n-th silent block of a size, from 0, of `count`. It is unknown which of the equal blocks is
+ * the parameter, but the sums are right. */
 static mt_role role_by_size(const struct mt_block_lives *lives, uint64_t bytes, uint64_t n, uint64_t count)
 {
     uint64_t gradients = count_of(&lives->gradients, bytes);
@@ -276,7 +277,7 @@ static mt_role role_by_end(const struct mt_block_lives *lives, const struct old_
     return phase == MT_PHASE_BACKWARD ? MT_ROLE_ACTIVATION : MT_ROLE_OTHER;
 }
 
-/* Returns the role by the phase in which an earlier recording saw the block taken. */
+/* Returns the role by the phase in which an earlier recording saw the block's allocation. */
 static mt_role role_by_frames(struct mt_block_lives *lives, const struct old_block *block)
 {
     const struct mt_torch_annotations none = {0};
@@ -351,7 +352,7 @@ void mt_block_lives_destroy(struct mt_block_lives *lives)
     free(lives);
 }
 
-/* Blocks that init takes and the program's end frees count as never freed. */
+/* Blocks that init allocates and the end of the program frees count as never freed. */
 static mt_role role_of_init(const struct mt_block_lives *lives, const struct mt_torch_moment *moment)
 {
     if (moment->partner == MT_NO_EVENT)
@@ -362,7 +363,7 @@ static mt_role role_of_init(const struct mt_block_lives *lives, const struct mt_
     return end->section == lives->course->moments[lives->course->count - 1].section ? MT_ROLE_PARAMETER : MT_ROLE_INPUT;
 }
 
-/* Backward needs no block that forward takes once and keeps through later steps. */
+/* Backward does not need a block that forward allocates once and keeps through later steps. */
 static mt_role role_of_forward(struct mt_block_lives *lives, size_t event)
 {
     const struct mt_torch_moment *moment = &lives->course->moments[event];

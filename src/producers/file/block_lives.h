@@ -1,19 +1,18 @@
-/* The roles that blocks seem to have by their lives alone, without names: when a block was taken and freed, and how sizes
- * recur.
+/* The roles that blocks seem to have by their lives alone, without names: when a block was allocated and freed, and how
+ * sizes recur.
  *
- *   taken        live until       seems
+ *   allocated    live until       seems
  *   init         the end          a parameter
- *   forward      backward         an activation            (an input if taken outside of modules ahead of them)
+ *   forward      backward         an activation            (an input if allocated outside modules before they run)
  *   backward     after backward   a gradient
  *   optimizer    after it         optimizer state         (a parameter if it replaces one: replaced_blocks.h)
- *   forward      the end          kept, if backward needs it no more
+ *   forward      the end          kept, if backward no longer needs it
  *   any          in its phase     temporary
- *   before all   …                by its size: as many blocks as a step takes gradients of that size are parameters, and
- *                                 whole multiples of that are optimizer state
+ *   before all   …                by its size: a step's number of gradients of that size are parameters, and whole
+ *                                 multiples of that number are optimizer state
  *
- * Where the recording has no request, blocks are unknown. Where it ends, or memory did, before a block shows its role, it
- * counts as the equal ones before it.
- * Threads: one at a time. */
+ * Blocks are unknown if the recording has no request. If the recording or the memory ends before a block shows its
+ * role, the block counts like earlier equal blocks. Threads: one at a time. */
 #pragma once
 
 #include "producers/file/torch_course.h"

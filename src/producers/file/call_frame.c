@@ -17,18 +17,18 @@ static const char engine_prefix[] = "torch::autograd::Engine::";
 static const char sum_prefix[] = "torch::autograd::InputBuffer::";
 static const char apply_word[] = "::apply(";
 
-/* Files whose functions say nothing about the program's modules: PyTorch's own, and Python's. */
+/* Files whose functions do not belong to the program's modules: PyTorch's own, and Python's. */
 static const char packages[] = "*site-packages/*|*dist-packages/*";
 static const char torch_files[] = "torch/*|*-packages/torch/*";
 static const char python_files[] = "<frozen*|*lib/python3*|*/Python3*/Lib/*|*conda*/Lib/*";
 
-/* Functions of libraries that only call others. */
+/* Library functions that only call other functions. */
 static const char wrappers[] = "__call__|*wrapper*|wrapped*|inner|decorate_*|<lambda>";
 
 static const char module_call[] = "_call_impl|_wrapped_call_impl";
 
-/* Invariants: known[i]->number is i; `places` has the place in known[0 .. count) of each dict, by the address of its items;
- * `hashes` that of each frame, by what it says. A frame whose hash another has comes under the next free key. */
+/* Invariants: known[i]->number is i. `places` maps the address of a dict's items to the dict's place in known[0 ..
+ * count); `hashes` maps a frame's hash to its place. A frame whose hash is in use has the next free key. */
 struct mt_call_frames {
     struct mt_name_set *names;
     struct mt_number_map places, hashes;
@@ -72,7 +72,7 @@ static bool begins(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* True for names that end as Python's files do, and for code without a file, such as "<stdin>". */
+/* True for names that end as Python files do, and for code without a file, such as "<stdin>". */
 static bool is_python_file(const char *file)
 {
     size_t length = strlen(file);
@@ -90,7 +90,7 @@ uint32_t mt_call_frame_keep(struct mt_name_set *names, const char *name, size_t 
     return number;
 }
 
-/* Returns the path with "/" between its parts, as rules and spans have it, also where Windows wrote it. */
+/* Returns the path with "/" between its parts, as rules and spans use it, even if Windows wrote it. */
 static const char *read_path(const char *file, struct mt_name_set *names)
 {
     const char *kept;
@@ -175,7 +175,7 @@ static bool is_same(const struct mt_call_frame *a, const struct mt_call_frame *b
     return a->name == b->name && a->file == b->file && a->line == b->line;
 }
 
-/* Texts are compared by address: equal ones of a store, and of the names, are one. */
+/* Compares texts by address, since equal texts of a store, and of the names, have one address. */
 static uint64_t hash_frame(const struct mt_call_frame *frame)
 {
     const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
@@ -194,7 +194,7 @@ static void add_frame(struct mt_call_frames *frames, const struct mt_call_frame 
     *MT_HOST_ADD(frames->known, frames->count) = frame;
 }
 
-/* Returns the place of a frame that says this, which is added if it is new. */
+/* Returns the place of an equal frame. Adds the frame if it is new. */
 static uint64_t find_frame(struct mt_call_frames *frames, const struct mt_call_frame *said)
 {
     uint64_t key = hash_frame(said), place;
@@ -206,7 +206,7 @@ static uint64_t find_frame(struct mt_call_frames *frames, const struct mt_call_f
     return frames->count - 1;
 }
 
-/* Reads what a dict says. */
+/* Reads a frame that is a dict. */
 static void read_dict(struct mt_call_frames *frames, const struct mt_value *dict, struct mt_call_frame *out)
 {
     out->name = mt_value_text(mt_value_get(dict, &frames->name));
@@ -214,7 +214,7 @@ static void read_dict(struct mt_call_frames *frames, const struct mt_value *dict
     mt_value_integer(mt_value_get(dict, &frames->line), &out->line);
 }
 
-/* Reads File "FILE", line LINE, in NAME; leaves *out as it is for other texts. */
+/* Reads File "FILE", line LINE, in NAME. Other texts leave *out unchanged. */
 static void read_printed(struct mt_call_frames *frames, const char *text, struct mt_call_frame *out)
 {
     static const char file_word[] = "File \"", line_word[] = "\", line ", name_word[] = ", in ";

@@ -76,7 +76,7 @@ const char *mt_call_stack_op(const struct mt_call_stack *stack, struct mt_name_s
     return kept;
 }
 
-/* Returns the next character of an operator's name that is compared. */
+/* Skips underscores, which comparisons of operator names ignore. */
 static const char *skip_underscores(const char *name)
 {
     return name + strspn(name, "_");

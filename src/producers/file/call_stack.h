@@ -1,19 +1,19 @@
-/* A call stack, as rules see it: its frames, innermost first, and what they say together.
+/* A call stack, as rules see it: its frames, innermost first, and the facts they show together.
  *
  * Threads: one at a time. */
 #pragma once
 
 #include "producers/file/call_frame.h"
 
-/* Frames and names belong to the frames that it was read with, and live as long. Invariant: recorded_number is 0 exactly if
- * `recorded` is "". */
+/* Frames and names belong to the frames object that read them, and live as long. Invariant: recorded_number is 0
+ * exactly if `recorded` is "". */
 struct mt_call_stack {
     const struct mt_call_frame **frames;
     uint32_t frame_count;
     const char *operation;    /* the outermost operator of PyTorch; "" if none */
-    const char *node;         /* the innermost of autograd: "BmmBackward0"; "" outside of any */
+    const char *node;         /* the innermost node of autograd: "BmmBackward0"; "" if none */
     const char *recorded;     /* the operator for which autograd keeps a node; "" if none */
-    uint32_t recorded_number; /* of that name; 0: none */
+    uint32_t recorded_number; /* the number of `recorded`; 0: none */
     bool is_engine;           /* autograd's engine made the request, for a node or between two */
     bool is_input_sum;        /* the engine adds up gradients that several nodes made for one input */
     bool is_recomputed;       /* a checkpoint repeats forward */
@@ -27,7 +27,8 @@ bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 /* True for a request of the engine after one node and before the next. */
 bool mt_call_stack_is_between(const struct mt_call_stack *stack);
 
-/* Reads a list of frames, or of texts as Python prints a traceback, which must outlive the stack; values that are no frames say nothing. Release it. */
+/* Reads a list of frames, or of texts in the format of Python's tracebacks. The list must outlive the stack. Other
+ * values are ignored. Release the stack. */
 void mt_call_stack_read(const struct mt_value *list, struct mt_call_frames *frames, struct mt_call_stack *out);
 void mt_call_stack_release(struct mt_call_stack *stack);
 

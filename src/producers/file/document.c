@@ -16,11 +16,11 @@
 /* zlib counts in 32 bits, so it gets pieces. */
 enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, WITH_GZIP_HEADER = 16 };
 
-/* Bytes that are added to. Invariant: length <= room. */
+/* Bytes that can grow. Invariant: length <= room. */
 struct growing {
     unsigned char *data;
     size_t length, room;
-    uint64_t most; /* of them */
+    uint64_t most; /* limit of `length` */
 };
 
 static mt_status set_room(struct growing *bytes, size_t room)
@@ -45,7 +45,7 @@ static mt_status make_room(struct growing *bytes)
     return set_room(bytes, bytes->room == 0 ? FIRST_BYTES : bytes->room + bytes->room / 2);
 }
 
-/* Reads a file of known size at once, with room for a byte more, which shows its end. */
+/* Reads a file of known size at once, with room for one more byte, which detects the end. */
 static mt_status read_all(int descriptor, struct growing *bytes)
 {
     struct stat about;

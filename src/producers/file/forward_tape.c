@@ -1,6 +1,6 @@
-/* Entries before the position are searched from the newest on, and each at most once. Those that are left are
+/* Entries before the position are searched from the newest on, and each at most once. The remaining entries are
  * counted by name, so a node that undoes none of them searches nothing. PyTorch has some hundreds of operators that
- * can be undone; a tape with more names than MOST_NAMES is of no snapshot, and ignores further ones. */
+ * can be undone; a tape with more than MOST_NAMES names is not from a snapshot, and ignores further names. */
 #include "producers/file/forward_tape.h"
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@
 
 enum { MOST_NAMES = 2048 };
 
-/* The largest type has 16 bytes. A loss is made of few scalars, at the end of forward. */
+/* The largest type has 16 bytes. A loss consists of few scalars, at the end of forward. */
 enum { SCALAR_BYTES = 16, MOST_SCALARS = 64 };
 
 /* Invariants: position <= count; entries [0, position) are not undone yet, and left[n] of them have the name n; if
@@ -20,7 +20,7 @@ enum { SCALAR_BYTES = 16, MOST_SCALARS = 64 };
 struct mt_forward_tape {
     struct mt_forward_op *entries;
     size_t count, position;
-    const char *node; /* the last that ran; NULL: none since an operator ran */
+    const char *node; /* the last node that ran; NULL: none since an operator ran */
     bool undoes;
     bool is_deep;              /* a tensor was undone since an operator ran */
     struct mt_number_map left; /* by the name's pointer */

@@ -32,9 +32,9 @@ void mt_forward_tape_destroy(struct mt_forward_tape *tape); /* may be NULL */
 /* Adds an operator that may be undone later. Copies it. */
 void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_op *op);
 
-/* Notes that a node runs ("MulBackward0"; the same pointer for equal ones) that takes so many bytes, and makes the operator
- * that it undoes the current one. False if there is none; then the current one stays. The first
- * nodes, which take scalars, undo operators that made some: a loss may be scaled in place, which takes nothing in forward. */
+/* Records that a node ("MulBackward0"; the same pointer for equal names) runs and allocates `bytes`. Makes the operator
+ * that it undoes the current one. False if there is none; then the current one does not change. The first nodes, which
+ * allocate scalars, undo operators that made scalars: a loss may be scaled in place, without an allocation. */
 bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node, uint64_t bytes);
 
 /* Returns the operator that is being undone; NULL: none yet. */

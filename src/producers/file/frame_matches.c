@@ -5,13 +5,13 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of a frame. */
+/* A frame's rules and number. */
 struct known_frame {
     uint64_t *sets;     /* of rules; NULL: not looked for yet */
     mt_frame_id number; /* in the sink; 0: not interned yet */
 };
 
-/* Invariant: known[i] is of the frame with the number i. */
+/* Invariant: known[i] belongs to the frame with the number i. */
 struct mt_frame_matches {
     const struct mt_rule *rules;
     size_t rule_count, words, count;

@@ -15,8 +15,8 @@ void mt_frame_matches_destroy(struct mt_frame_matches *matches); /* may be NULL 
 /* Returns the number of words in a set of rules: rule r is bit r % 64 of word r / 64. */
 size_t mt_frame_matches_words(const struct mt_frame_matches *matches);
 
-/* Returns two sets, one after the other: the rules whose condition on a frame, of Python or of C++, this one meets, and those
- * whose condition on an operator it meets. They belong to the matches. A frame is known by its number. */
+/* Returns two sets, one after the other: rules whose condition on a Python or C++ frame this frame meets, and rules
+ * whose condition on an operator it meets. They belong to the matches. Frames are identified by their numbers. */
 const uint64_t *mt_frame_matches_of(struct mt_frame_matches *matches, const struct mt_call_frame *frame);
 
 /* Returns the number of the frame in a sink, always the same one. The frame is interned once. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Asked in this order. */
+/* Tried in this order. */
 static const struct mt_import_reader *const readers[] = {&mt_nsys_reader, &mt_rmm_reader, &mt_nccl_reader,
                                                          &mt_torch_reader};
 
@@ -25,7 +25,7 @@ static const struct mt_import_reader *find_reader(const struct mt_import_input *
     return NULL;
 }
 
-/* Replays into a sink that keeps nothing, so that a damaged file fails before it has added a run. */
+/* Replays into a sink that discards everything, so that a damaged file fails before it adds a run. */
 static mt_status rehearse(const struct mt_import_reader *reader, const struct mt_import_input *input)
 {
     struct mt_import_report unused = {0};
@@ -43,8 +43,8 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* True if a file's name has a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". False, too, if the number is larger
- * than any rank. */
+/* True if a file's name has a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". False if the number is too
+ * large for a rank. */
 static bool find_rank(const char *name, struct mt_run_rank *out)
 {
     static const char WORD[] = "rank";
@@ -67,7 +67,7 @@ static const char *run_name(const struct mt_import_plan *plan, const struct mt_i
     return source->name != NULL && source->name[0] != '\0' ? source->name : NULL;
 }
 
-/* Adds the run to the trace. Of two settings with one name the recorder keeps the last, which is ours. */
+/* Adds the run to the trace. If two settings have one name, the recorder keeps the last, which is ours. */
 static mt_status open_run(const struct mt_import_plan *plan, const struct mt_import_source *source,
                           struct mt_live_run **out)
 {
@@ -95,8 +95,8 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
     return status;
 }
 
-/* Returns the run's state: the one that the file names, or one that follows from its events. A run that was going on when it
- * was exported is there only in part. */
+/* Returns the run's state: the one in the file, or one derived from its events. A run that was still going on when it
+ * was exported is only partly in the file. */
 static mt_run_state end_of(const struct mt_import_source *source, const struct mt_import_report *report)
 {
     for (int state = 0; state < MT_RUN_STATE_COUNT && source->state != NULL; state++)
@@ -105,7 +105,7 @@ static mt_run_state end_of(const struct mt_import_source *source, const struct m
     return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
 }
 
-/* Adds what NCCL held to the run. Its file has no times, so it counts from the beginning to the end. */
+/* Adds NCCL's memory to the run. Its file has no times, so it counts for the whole run. */
 static void hold_nccl(const struct mt_nccl_holders *holders, struct mt_live_run *run, struct mt_import_report *out)
 {
     for (size_t i = 0; i < holders->count; i++) {
@@ -155,7 +155,7 @@ static mt_status import_by(const struct mt_import_reader *reader, struct mt_impo
     return status;
 }
 
-/* Reads what NCCL held. Fails with MT_USAGE if the two files' ranks are known and differ. */
+/* Reads NCCL's memory. Fails with MT_USAGE if the ranks of both files are known and differ. */
 static mt_status read_nccl(const struct mt_import_plan *plan, uint64_t most_bytes, struct mt_nccl_holders *out)
 {
     struct mt_run_rank rank;

@@ -1,4 +1,4 @@
-/* Reads in one pass, without recursion. Values lie on a stack until their list or object ends, which takes them off
+/* Reads in one pass, without recursion. Values stay on a stack until their list or object ends, which then removes them
  * together.
  *
  *   [{"a": 1, "b": [2, 3   ▲ at
@@ -34,7 +34,7 @@ struct reader {
     size_t scratch_bytes;
 };
 
-/* Fails at the next byte, with the byte and the thing that should come there. */
+/* Fails at the next byte, and names the byte and what was expected. */
 static mt_status fail_here(const struct reader *reader, const char *expected)
 {
     if (reader->at == reader->end)
@@ -57,7 +57,7 @@ bool mt_json_is_one(const unsigned char *data, size_t length)
     return reader.at < reader.end && (*reader.at == '{' || *reader.at == '[');
 }
 
-/* Steps over the byte and returns true, if it is the next one. */
+/* Skips the byte and returns true, if it is the next one. */
 static bool take(struct reader *reader, unsigned char byte)
 {
     if (reader->at == reader->end || *reader->at != byte)
@@ -183,7 +183,7 @@ static mt_status read_escape(struct reader *reader, char **out)
     return MT_OK;
 }
 
-/* Returns the end of a run of plain characters: a quote, a backslash, or a byte that a text must not have. */
+/* Returns the end of a run of plain characters: a quote, a backslash, or a byte that a text must not contain. */
 static const unsigned char *find_special(const unsigned char *at, const unsigned char *last)
 {
     while (at < last && *at != '"' && *at != '\\' && *at >= 0x20)
@@ -191,7 +191,7 @@ static const unsigned char *find_special(const unsigned char *at, const unsigned
     return at;
 }
 
-/* Makes room for a text of so many bytes. */
+/* Makes room for a text of `bytes`. */
 static mt_status scratch_room(struct reader *reader, size_t bytes)
 {
     if (bytes <= reader->scratch_bytes)
@@ -255,7 +255,7 @@ static size_t skip_digits(struct reader *reader)
     return (size_t)(reader->at - first);
 }
 
-/* Steps over a fraction and an exponent. Sets *out_there if there is one of them. */
+/* Skips a fraction and an exponent. Sets *out_there if there is either. */
 static mt_status skip_rest(struct reader *reader, bool *out_there)
 {
     const unsigned char *first = reader->at;
@@ -344,7 +344,7 @@ static mt_status read_key(struct reader *reader)
     return take(reader, ':') ? MT_OK : fail_here(reader, "a colon");
 }
 
-/* Reads on in a list or object that has just begun: its end, or its first key. */
+/* Continues in a list or object that has just begun: reads its end, or its first key. */
 static mt_status after_opening(struct reader *reader, bool *out_complete)
 {
     assert(reader->open_count > 0 && reader->open_count <= reader->most_open);
@@ -373,8 +373,8 @@ static mt_status read_value(struct reader *reader, bool *out_complete)
     return status == MT_OK ? after_opening(reader, out_complete) : status;
 }
 
-/* Reads on after a value in a list or object: the end, or a comma and, in an object, the next key. Sets
- * *out_complete if the list or object ended, and so is a value itself. */
+/* Continues after a value in a list or object: reads the end, or a comma and, in an object, the next key. Sets
+ * *out_complete if the list or object ended, and is now a value itself. */
 static mt_status after_value(struct reader *reader, bool *out_complete)
 {
     assert(reader->open_count > 0 && reader->count > reader->open[reader->open_count - 1].first);

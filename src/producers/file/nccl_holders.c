@@ -1,4 +1,4 @@
-/* Sums of what NCCL held for each communicator. */
+/* Sums of NCCL's memory for each communicator. */
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/order.h"
@@ -13,8 +13,8 @@
 
 enum { MOST_HOLDERS = 32 };
 
-/* The live allocations, and the sums for communicators. Invariants: `blocks` has the number of the entry that allocated
- * each live address; `numbers` has the place in rows of each communicator, by the address of its text. */
+/* The live allocations, and the sums for communicators. Invariants: `blocks` maps each live address to the number of
+ * the entry that allocated it; `numbers` maps each communicator's text, by its address, to its place in rows. */
 struct account {
     const struct mt_nccl_log *log;
     struct mt_number_map blocks, numbers;
@@ -44,7 +44,7 @@ static void end_block(struct account *account, uint64_t address)
     account->live_bytes -= entry->bytes;
 }
 
-/* An allocation where one is live ends that one, whose free is not in the log. */
+/* An allocation at a live address ends the live one, whose free is missing in the log. */
 static void apply(struct account *account, size_t i)
 {
     const struct mt_nccl_entry *entry = &account->log->entries[i];
@@ -57,7 +57,7 @@ static void apply(struct account *account, size_t i)
     account->live_bytes += entry->bytes;
 }
 
-/* Applies the first `count` entries. Returns the number of entries until most bytes were live. */
+/* Applies the first `count` entries. Returns the number of entries at which the live bytes reach their maximum. */
 static size_t apply_entries(const struct mt_nccl_log *log, size_t count, struct mt_nccl_holders *out)
 {
     struct account account = {.log = log, .holders = out};
@@ -88,7 +88,7 @@ static mt_status read_events(const struct mt_whole_file *file, struct mt_nccl_ho
     return status;
 }
 
-/* Adds the holder of a communicator's sums, which are text of JSON within the dump of a communicator. */
+/* Adds the holder of a communicator's sums. They are a JSON text inside the communicator's dump. */
 static mt_status add_sums(const struct mt_value *sums, const char *name, struct mt_import_sizes *sizes,
                           struct mt_nccl_holders *out)
 {
@@ -114,7 +114,7 @@ static mt_status read_communicator(const struct mt_value *dump, struct mt_value_
     return add_sums(&value, name, sizes, out);
 }
 
-/* Reads the sums of a dump of all communicators, of a flight recorder's file, or of one communicator alone. */
+/* Reads the sums in a dump of all communicators, of a flight recorder's file, or of only one communicator. */
 static mt_status read_dump(const struct mt_value *root, struct mt_value_store *store, struct mt_nccl_holders *out)
 {
     const struct mt_value *state = mt_value_find(root, "nccl_comm_state"),
@@ -149,7 +149,7 @@ static int compare_holders(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->name, b->name);
 }
 
-/* Sorts the holders, leaves out those without memory, and joins the smallest beyond the bound. */
+/* Sorts the holders, removes those without memory, and joins the smallest ones beyond the bound. */
 static void bound(struct mt_nccl_holders *holders)
 {
     if (holders->count > 0)

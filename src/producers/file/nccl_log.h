@@ -1,4 +1,4 @@
-/* What NCCL allocated, by the account of Meta's build of it (ncclx, in torchcomms), which calls that account memtrace, too.
+/* NCCL's allocations, as logged by Meta's build of NCCL (ncclx, in torchcomms), which calls its log memtrace, too.
  *
  *   NCCL_MEMORY_EVENT_LOGGING=pipe:NAME writes a line of JSON for each event:
  *     {"int": {"memoryAddr": …, "bytes": …, "globalRank": 0, …},
@@ -6,7 +6,7 @@
  *   ncclCommDumpAll(), and PyTorch's flight recorder as nccl_comm_state, have sums for each communicator:
  *     {"0x1f…": {"commDesc": …, "memory": "{\"peakUsage\": …}"}}                                      ▶ holders
  *
- * No event has a time. Frees do not say bytes. Registrations are of memory that somebody else allocated.
+ * Events have no times, and frees no bytes. Registrations refer to memory that other code allocated.
  *
  * Threads: one at a time. */
 #pragma once
@@ -21,7 +21,7 @@ typedef enum mt_nccl_action {
     MT_NCCL_ACTION_COUNT
 } mt_nccl_action;
 
-/* Texts belong to the log. Invariants: the bytes of allocations and their sum are bounded as those of an import. */
+/* Texts belong to the log. Invariants: the bytes of allocations and their sum are within the bounds of an import. */
 struct mt_nccl_entry {
     mt_nccl_action action;
     uint64_t address, bytes;
@@ -38,15 +38,15 @@ struct mt_nccl_log {
     bool is_cut;  /* the last line has no end, and could not be read */
 };
 
-/* True if the first line is such an event. */
+/* True if the first line is an event of NCCL's memory. */
 bool mt_nccl_log_is_one(const struct mt_whole_file *file);
 
 /* Reads all lines. Fails with MT_BAD_TRACE and the line. Release it in any case. */
 mt_status mt_nccl_log_read(const struct mt_whole_file *file, struct mt_nccl_log *out);
 void mt_nccl_log_release(struct mt_nccl_log *log);
 
-/* A communicator, and what NCCL held for it when it held most for all of them; or, where the file only has sums, the most that
- * it held for this one. */
+/* A communicator, and its memory at the moment when all of them together held most. If the file has only sums, the
+ * communicator's own peak. */
 struct mt_nccl_holder {
     char name[64]; /* its description; "" if there is none */
     uint64_t bytes;
@@ -59,9 +59,9 @@ struct mt_nccl_holders {
     int64_t rank; /* -1: not stated */
 };
 
-/* Finds the holders of a file of either kind. Fails with MT_BAD_TRACE. Release them in any case. */
+/* Finds the holders in a file of either kind. Fails with MT_BAD_TRACE. Release them in any case. */
 mt_status mt_nccl_holders_find(const struct mt_whole_file *file, struct mt_nccl_holders *out);
 
-/* The same for a file at a path. Fails with MT_FAILED, too, if it can't be read. */
+/* The same for a file at a path. Also fails with MT_FAILED if it can't be read. */
 mt_status mt_nccl_holders_read(const char *path, uint64_t most_bytes, struct mt_nccl_holders *out);
 void mt_nccl_holders_release(struct mt_nccl_holders *holders);

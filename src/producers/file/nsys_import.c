@@ -1,6 +1,6 @@
-/* An export of Nsight Systems to SQLite as a run: the memory that one process took on one device, its NVTX ranges as spans,
- * steps and phases, and its kernels. Each allocation is a segment of its own, since an export does not have the segments of
- * pools. */
+/* An export of Nsight Systems to SQLite as a run: the memory that one process allocated on one device, its NVTX ranges
+ * as spans, steps and phases, and its kernels. Each allocation is a segment of its own, since an export does not
+ * contain the segments of pools. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "producers/file/import_reader.h"
@@ -26,8 +26,8 @@ struct range {
 /* Deeper ranges are ignored: a damaged file may have any number. */
 enum { MOST_OPEN = 512 };
 
-/* The ranges that are open, in order of time. Those of one thread nest; those of several threads are replayed as
- * they come. The innermost span is the place of an allocation. Invariants: `places` has the index in `open` of each
+/* The open ranges, in order of time. Ranges of one thread nest; ranges of several threads are replayed in the order of
+ * their events. The innermost span is the place of an allocation. Invariants: `places` has the index in `open` of each
  * range that has not ended; the last of `open` has not ended; count <= MOST_OPEN. */
 struct ranges {
     struct mt_sink sink;
@@ -36,7 +36,7 @@ struct ranges {
     struct range open[MOST_OPEN];
     uint32_t count;
     struct mt_number_map places; /* by the number of the range */
-    uint32_t open_phases;        /* a range within one that is named like a phase is a span */
+    uint32_t open_phases;        /* a range with the name of a phase inside another such range is a span */
 };
 
 static struct ranges *ranges_create(const struct mt_sink *sink, struct mt_foreign *foreign,
@@ -89,7 +89,7 @@ static bool is_step(const char *text)
     return strncmp(text, "step ", 5) == 0 && text[5] != '\0' && text[strspn(text + 5, "0123456789") + 5] == '\0';
 }
 
-/* Returns the path of a range within its parent's path, which the text may repeat. The caller frees it. */
+/* Returns the path of a range within its parent's path. The text may repeat that path. The caller frees the result. */
 static char *path_within(const char *parent, const char *text)
 {
     struct mt_text path = {0};
@@ -160,7 +160,7 @@ struct nsys {
     struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Returns the text of a row: its own, or the one whose number it has. */
+/* Returns the text of a row: its own, or the text whose number it has. */
 static const char *text_of(const struct nsys *nsys, const struct mt_statement *row)
 {
     const char *text = mt_statement_text(row, MT_NSYS_TEXT);

@@ -12,7 +12,7 @@
 #define KERNEL_TABLE "CUPTI_ACTIVITY_KIND_KERNEL"
 #define STRING_TABLE "StringIds"
 
-/* Nsight's numbers of processes are multiples of it; those of their threads lie between. */
+/* Nsight's numbers of processes are multiples of this. Numbers of their threads are in between. */
 #define PROCESS_UNIT INT64_C(0x1000000)
 
 /* Sets *out to true if the query has a row. `column` may be NULL: no parameter. */
@@ -30,7 +30,7 @@ static mt_status has_row(const struct mt_nsys_tables *tables, const char *sql, c
     return status;
 }
 
-/* Sets *out to true if there is a table, and no view, of that name, with that column ("": any). */
+/* Sets *out to true if a table of that name has that column ("": any). Views do not count. */
 static mt_status has_column(const struct mt_nsys_tables *tables, const char *table, const char *column, bool *out)
 {
     return has_row(tables,
@@ -39,7 +39,7 @@ static mt_status has_column(const struct mt_nsys_tables *tables, const char *tab
                    table, column, out);
 }
 
-/* Fails if the table has computed columns: reading one may take any time for every row. */
+/* Fails if the table has computed columns, since reading one may take unlimited time for every row. */
 static mt_status check_computed(const struct mt_nsys_tables *tables, const char *table)
 {
     bool is_computed;
@@ -50,8 +50,8 @@ static mt_status check_computed(const struct mt_nsys_tables *tables, const char 
     return mt_fail(MT_BAD_TRACE, "its table %s has computed columns, which Nsight Systems never writes", table);
 }
 
-/* Fails if SQLite finds damage. A page that is used twice makes many rows of few and long texts of short ones, so only a
- * sound table is read in time proportional to the file. */
+/* Fails if SQLite finds damage. A page that is used twice turns few rows into many and short texts into long ones, so
+ * only an intact table is read in time proportional to the file. */
 static mt_status check_pages(const struct mt_nsys_tables *tables, const char *table)
 {
     struct mt_statement *statement = NULL;
@@ -69,7 +69,7 @@ static mt_status check_pages(const struct mt_nsys_tables *tables, const char *ta
     return status;
 }
 
-/* An absent table is sound. */
+/* An absent table is intact. */
 static mt_status check_table(const struct mt_nsys_tables *tables, const char *table)
 {
     bool is_there;
@@ -79,7 +79,7 @@ static mt_status check_table(const struct mt_nsys_tables *tables, const char *ta
     return status == MT_OK && is_there ? check_pages(tables, table) : status;
 }
 
-/* Fails if a column is missing without which an event says nothing. */
+/* Fails if a column is missing that every event needs. */
 static mt_status check_columns(struct mt_nsys_tables *tables)
 {
     static const char *const needed[] = {"start", "address", "bytes"};
@@ -119,7 +119,7 @@ static mt_status check_tables(struct mt_nsys_tables *tables)
                                  "writes it");
 }
 
-/* SQL that is being put together from the columns that there are. The first failure is kept: additions after it do
+/* A SQL query under construction, from the columns that exist. Keeps the first failure; later additions do
  * nothing. */
 struct query {
     const struct mt_nsys_tables *tables;
@@ -141,7 +141,7 @@ static void add_column(struct query *query, const char *table, const char *colum
     mt_text_add(&query->sql, "%s", has(query, table, column) ? column : otherwise);
 }
 
-/* Adds the condition that a row of the memory table is about memory of a device. */
+/* Adds the condition that a row of the memory table is about device memory. */
 static void add_about_device(struct query *query)
 {
     mt_text_add(&query->sql, " memoryOperationType IN (0, 1) AND ");
@@ -149,8 +149,8 @@ static void add_about_device(struct query *query)
     mt_text_add(&query->sql, " NOT IN (0, 1)");
 }
 
-/* Adds the condition that a row is of the process and the device, as far as this table and the memory table have both. A
- * thread's number lies within that of its process. */
+/* Adds the condition that a row belongs to the process and the device, if this table and the memory table have these
+ * columns. A thread's number is in the range of its process. */
 static void add_owner(struct query *query, const char *table)
 {
     const struct mt_nsys_tables *tables = query->tables;
@@ -167,7 +167,7 @@ static void add_owner(struct query *query, const char *table)
                         owners[i].value / owners[i].unit);
 }
 
-/* Prepares the SQL and releases it. */
+/* Prepares a statement from the SQL, and frees the SQL. */
 static mt_status prepare(struct query *query, struct mt_statement **out)
 {
     *out = NULL;

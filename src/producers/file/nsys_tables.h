@@ -1,11 +1,12 @@
-/* The tables of an export of Nsight Systems to SQLite, opened, checked and asked for the rows of one process and device.
+/* The tables of an export of Nsight Systems to SQLite: opened, checked, and queried for the rows of one process and
+ * device.
  *
  *   CUDA_GPU_MEMORY_USAGE_EVENTS, NVTX_EVENTS ──▶ events in order of time
  *   CUPTI_ACTIVITY_KIND_KERNEL ─────────────────▶ kernels
  *   StringIds ──────────────────────────────────▶ strings by number
  *
- * Tables and columns are there only if something was recorded. The file is opened read-only and may be hostile: views, virtual
- * tables, triggers and computed columns are never used.
+ * Tables and columns exist only if something was recorded. The file is opened read-only and may be hostile: views,
+ * virtual tables, triggers and computed columns are never used.
  *
  * Threads: one at a time. */
 #pragma once
@@ -57,8 +58,8 @@ enum { MT_NSYS_RANGE_BEGINS, MT_NSYS_RANGE_ENDS, MT_NSYS_ALLOCATION, MT_NSYS_FRE
  * longest range first, then memory in the order of the file. Finalize it in any case. */
 mt_status mt_nsys_tables_events(const struct mt_nsys_tables *tables, struct mt_statement **out);
 
-/* Prepares one whose rows are kernels (start, end, stream, number of the name) in order of time; NULL if none were
- * recorded. */
+/* Prepares a statement whose rows are kernels (start, end, stream, number of the name) in order of time; NULL if none
+ * were recorded. */
 mt_status mt_nsys_tables_kernels(const struct mt_nsys_tables *tables, struct mt_statement **out);
 
 /* Counts the allocations and frees of device memory of all processes and devices. */

@@ -4,8 +4,8 @@
  *   stack   value value │ value value value         values under construction; │ a mark: elements of a list or dict follow
  *   memo    0: value, 1: value, …                   values that are used again
  *
- * A length is compared with the rest of the data before memory is taken. Each instruction takes a bounded number of
- * bytes for each of its own, and the numbers of the memo must be near those that were used before. */
+ * A length is compared with the rest of the data before memory is allocated. Each instruction allocates at most a fixed
+ * number of bytes per byte of its own, and memo numbers must be near those used before. */
 #include "producers/file/pickle.h"
 
 #include "base/memory.h"
@@ -35,7 +35,7 @@ struct machine {
     bool ended;
 };
 
-/* A function that carries an instruction out, and its argument: the bytes of its number, or the kind of value it
+/* A function that runs an instruction, and its argument: the number of bytes of its operand, or the kind of value it
  * makes. */
 struct instruction {
     mt_status (*carry_out)(struct machine *machine, unsigned argument);
@@ -52,7 +52,7 @@ static mt_status fail_empty(void)
     return mt_fail(MT_BAD_TRACE, "an instruction needs more values than the stack holds");
 }
 
-/* Reads an unsigned number of so many bytes, lowest first. */
+/* Reads an unsigned number of `bytes` bytes, lowest first. */
 static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *out)
 {
     assert(machine->at <= machine->end && bytes <= sizeof *out);
@@ -64,7 +64,7 @@ static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *ou
     return MT_OK;
 }
 
-/* Reads a length of so many bytes, and the text that follows it. */
+/* Reads a length of `length_bytes` bytes, and the text that follows it. */
 static mt_status read_counted(struct machine *machine, size_t length_bytes, const char **out, uint32_t *out_length)
 {
     uint64_t length = 0;
@@ -80,8 +80,8 @@ static mt_status read_counted(struct machine *machine, size_t length_bytes, cons
     return MT_OK;
 }
 
-/* Returns the items with room for one more after `count` of them; new memory counts in the store. NULL:
- * MT_BAD_TRACE, the store's limit is reached. */
+/* Returns the items with room for one more after `count` of them. New memory counts in the store. Returns NULL with
+ * MT_BAD_TRACE if the store's limit is reached. */
 static void *make_room(struct mt_value_store *store, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
     if (count < *capacity)
@@ -108,7 +108,7 @@ static mt_status push(struct machine *machine, struct mt_value value)
     return list_add(machine->store, &machine->stack, value);
 }
 
-/* Returns the lowest position that an instruction may take from: above the newest mark. */
+/* Returns the lowest position that an instruction may pop: above the newest mark. */
 static size_t stack_floor(const struct machine *machine)
 {
     assert(machine->mark_count == 0 || machine->marks[machine->mark_count - 1] <= machine->stack.count);
@@ -126,7 +126,7 @@ static struct mt_value *top(struct machine *machine, size_t below)
     return &machine->stack.values[machine->stack.count - 1 - below];
 }
 
-/* Takes the newest mark and sets *out_count to the number of values above it. */
+/* Pops the newest mark and sets *out_count to the number of values above it. */
 static mt_status take_mark(struct machine *machine, uint32_t *out_count)
 {
     *out_count = 0;
@@ -148,7 +148,7 @@ static mt_status do_protocol(struct machine *machine, unsigned argument)
     return status;
 }
 
-/* Steps over a frame's length, which says how much to read at once. Here all is read. */
+/* Skips a frame's length, which says how much to read at once. Here everything is read already. */
 static mt_status do_frame(struct machine *machine, unsigned argument)
 {
     (void)argument;
@@ -191,7 +191,7 @@ static mt_status do_pop(struct machine *machine, unsigned argument)
         return MT_OK;
     }
     uint32_t count;
-    return take_mark(machine, &count); /* as Python's POP, it takes a mark, too */
+    return take_mark(machine, &count); /* like Python's POP, which also pops a mark */
 }
 
 static mt_status do_pop_mark(struct machine *machine, unsigned argument)
@@ -224,7 +224,7 @@ static mt_status push_integer(struct machine *machine, int64_t integer)
     return push(machine, (struct mt_value){.kind = MT_VALUE_INTEGER, .integer = integer});
 }
 
-/* Numbers of one or two bytes have no sign, those of four have one. */
+/* Numbers of one or two bytes are unsigned; numbers of four bytes are signed. */
 static mt_status do_integer(struct machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
@@ -232,8 +232,8 @@ static mt_status do_integer(struct machine *machine, unsigned bytes)
     return push_integer(machine, bytes == 4 ? (int32_t)number : (int64_t)number);
 }
 
-/* Returns the double nearest to a number in two's complement of more than eight bytes, lowest first: that of the
- * highest eight, whose last bit says if a byte below them is not 0. */
+/* Returns the double nearest to a number in two's complement of more than eight bytes, lowest first. Rounds the highest
+ * eight bytes; their last bit is set if any lower byte is not 0. */
 static double round_long(const unsigned char *bytes, uint32_t length)
 {
     assert(length > sizeof(int64_t));
@@ -356,7 +356,8 @@ static mt_status do_add_one(struct machine *machine, unsigned kind)
     return add_to(machine, (mt_value_kind)kind, kind == MT_VALUE_DICT ? 2 : 1);
 }
 
-/* Gives the value on top this number. Picklers count from 0 or 1, so it must be near the numbers used before. */
+/* Stores the value on top in the memo under a number. Picklers count from 0 or 1, so it must be near earlier
+ * numbers. */
 static mt_status keep(struct machine *machine, uint64_t number)
 {
     struct value_list *memo = &machine->memo;
@@ -371,7 +372,7 @@ static mt_status keep(struct machine *machine, uint64_t number)
     return status;
 }
 
-/* Without bytes, the number is the next one. */
+/* If the instruction has no number, uses the next one. */
 static mt_status do_put(struct machine *machine, unsigned number_bytes)
 {
     uint64_t number = machine->memo.count;
@@ -405,7 +406,7 @@ static const struct instruction instructions[256] = {
     [0x8A] = {do_long, 1},
     [0x8B] = {do_long, 4},
     ['G'] = {do_real, 0},
-    ['U'] = {do_text, 1}, /* the texts of Python 2 */
+    ['U'] = {do_text, 1}, /* texts of Python 2 */
     ['T'] = {do_text, 4},
     [0x8C] = {do_text, 1},
     ['X'] = {do_text, 4},
@@ -434,7 +435,7 @@ static const struct instruction instructions[256] = {
     ['j'] = {do_get, 4},
 };
 
-/* Instructions that pickles may have and this reader refuses: their opcodes, and their names in the same order. */
+/* Valid instructions that this reader refuses: their opcodes, and their names in the same order. */
 static const struct refusal {
     const char *because, *opcodes, *names;
 } refusals[] = {

@@ -42,11 +42,11 @@ void mt_plain_labels_phase(struct mt_plain_labels *labels, mt_phase phase)
     labels->phase = phase;
 }
 
-/* A name of our own exports, in parts. Invariant: for other names, category is MT_CATEGORY_COUNT and the rest is
- * NULL. */
+/* The parts of a name from one of our exports. Invariant: for other names, category is MT_CATEGORY_COUNT and the rest
+ * is NULL. */
 struct own_name {
     int category;
-    char *op;         /* the user frees it */
+    char *op;         /* the caller frees it */
     const char *span; /* borrowed from the name */
 };
 

@@ -4,13 +4,13 @@
 
 #include <assert.h>
 
-/* Memory at its place. */
+/* Memory and its pool. */
 struct pooled {
     struct mt_address_range range;
     uint32_t pool;
 };
 
-/* Sets the pool of an event that does not tell it, walking back from the end. */
+/* Sets the pool of an event that lacks it. Events come in reverse order, from the last to the first. */
 static void infer_pool(struct mt_address_map *memory, struct mt_torch_event *event)
 {
     const struct pooled *found = mt_address_map_find(memory, event->address, event->address + 1);

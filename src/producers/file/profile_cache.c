@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns the bytes that were cached after an event; `before`, those until then, if it does not say. */
+/* Returns the cached bytes after an event; `before`, the cached bytes until then, if the event does not report them. */
 static uint64_t cached_after(const struct mt_torch_event *event, uint64_t before)
 {
     const struct mt_value *args = mt_value_find(event->event, "args");
@@ -18,7 +18,7 @@ static uint64_t cached_after(const struct mt_torch_event *event, uint64_t before
     return cached <= MT_IMPORT_MOST_BYTES ? cached : before;
 }
 
-/* Makes the event by which the cache changes from one size to another, at the time of an event. */
+/* Makes the event that changes the cache from one size to another, at the time of an event. */
 static struct mt_torch_event change(const struct mt_torch_event *event, uint64_t from, uint64_t to)
 {
     static const struct mt_value nobody;
@@ -30,8 +30,8 @@ static struct mt_torch_event change(const struct mt_torch_event *event, uint64_t
                                    .is_derived = true};
 }
 
-/* Adds the cache's events to those of the file. It shrinks before an event and grows after it, so that the sum is never more
- * than what was reserved. Returns the cache's size at the end. */
+/* Adds the cache's events to the events of the file. The cache shrinks before an event and grows after it, so that the
+ * sum never exceeds the reserved memory. Returns the cache's size at the end. */
 static uint64_t add_changes(const struct mt_torch_snapshot *snapshot, struct mt_torch_event *out, size_t *out_count)
 {
     uint64_t cached = cached_after(&snapshot->events[0], 0);

@@ -12,12 +12,12 @@ static const char engine_prefix[] = "autograd::engine::evaluate_function: ";
 static const char module_prefix[] = "nn.Module: ";
 static const char optimizer_prefix[] = "Optimizer.";
 
-/* The list that is being made. At most three frames come from a call, and one is added at the end. */
+/* The list under construction. A call adds at most three frames, and one is added at the end. */
 struct list {
     struct mt_value_store *store;
     struct mt_value frames[3 * MT_PROFILE_MOST_OPEN + 1];
     uint32_t count;
-    bool is_recorded; /* the operator for which autograd keeps a node was met */
+    bool is_recorded; /* the operator for which autograd keeps a node was found */
     bool is_backward, is_update, has_python, has_module;
     const char *annotation; /* the innermost; NULL: none */
 };
@@ -86,7 +86,7 @@ static mt_status add_native(struct list *list, const char *prefix, const char *n
     return status;
 }
 
-/* Adds the operator. The innermost one with a sequence number is that for which autograd keeps a node. */
+/* Adds the operator. Autograd keeps a node for the innermost one with a sequence number. */
 static mt_status add_operator(struct list *list, const struct mt_value *event)
 {
     const char *name = text_at(event, "name") + strlen(operator_prefix);
@@ -105,7 +105,7 @@ static mt_status add_node(struct list *list, const char *name)
     return add_native(list, "torch::autograd::", last != NULL ? last + 1 : name, "::apply(");
 }
 
-/* Adds "model.py(12): forward" as its parts, and other texts, which are no frames of Python, as they are. */
+/* Adds the parts of "model.py(12): forward". Adds other texts, which are not frames of Python, unchanged. */
 static mt_status add_python(struct list *list, const char *name)
 {
     const char *end = strstr(name, "): "), *open = end;
@@ -158,8 +158,8 @@ static mt_status add_call(struct list *list, struct mt_profile_call *call)
     }
 }
 
-/* Adds what a snapshot would show outermost. An operator that autograd recorded is part of a module's call, and all else that
- * is neither backward nor an update belongs to the program. */
+/* Adds the outermost frame as a snapshot would have it. An operator that autograd recorded is part of a module's call.
+ * Everything else outside backward and updates belongs to the program. */
 static mt_status add_program(struct list *list)
 {
     if (list->is_backward || list->is_update || list->has_python)

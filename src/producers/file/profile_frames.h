@@ -1,5 +1,5 @@
-/* Call stacks from a trace of torch.profiler: what was open on a thread when it took memory, as the frames that a memory
- * snapshot would have for it, so that the same rules read both.
+/* Call stacks from a trace of torch.profiler: the events that were open on a thread when it allocated memory, as the
+ * frames of a memory snapshot, so that the same rules read both.
  *
  *   "autograd::engine::evaluate_function: MmBackward0"  ▶ torch::autograd::Engine::evaluate_function(
  *   "MmBackward0"                                       ▶ torch::autograd::MmBackward0::apply(
@@ -14,7 +14,7 @@
 
 #include "producers/file/value.h"
 
-/* The file of a frame that is a call of a module, and of one that is other code of the program. */
+/* The file of a frame for a module's call, and for other code of the program. */
 #define MT_MODULE_FILE "<nn.Module>"
 #define MT_PROGRAM_FILE "<program>"
 
@@ -35,15 +35,15 @@ typedef enum mt_profile_kind {
 /* Returns the kind of an event that lasts. */
 mt_profile_kind mt_profile_kind_of(const struct mt_value *event);
 
-/* An event that was open. A function of Python is open for many requests, so its frame is made once. */
+/* An open event. A function of Python is open for many requests, so its frame is made once. */
 struct mt_profile_call {
     const struct mt_value *event;
     mt_profile_kind kind;
     struct mt_value frame; /* of kind NONE: not made yet */
 };
 
-/* Makes the list of frames, innermost first, of calls[0 .. count), outermost first. Fails with MT_BAD_TRACE at a limit of the
- * store. */
+/* Makes the list of frames, innermost first, of calls[0 .. count), outermost first. Fails with MT_BAD_TRACE at a limit
+ * of the store. */
 mt_status mt_profile_frames(struct mt_value_store *store, struct mt_profile_call *calls, uint32_t count,
                             struct mt_value *out);
 

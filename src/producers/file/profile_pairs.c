@@ -6,8 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The live blocks as a stack for each size. Invariants: youngest[bytes] is 1 + the number of the event that took the
- * youngest block; older[i] is the same of the block below that of event i, 0 if there is none. */
+/* The live blocks as a stack for each size. Invariants: youngest[bytes] is 1 + the number of the event that allocated
+ * the youngest block; older[i] is this number for the block below the one of event i, 0 if there is none. */
 struct live {
     struct mt_number_map youngest;
     uint64_t *older;
@@ -21,7 +21,8 @@ static void push(struct live *live, uint64_t bytes, size_t event)
     mt_number_map_put(&live->youngest, bytes, event + 1);
 }
 
-/* Sets the event that took the youngest block of this size, which ends. False if none is live. */
+/* Sets *out_event to the event that allocated the youngest block of this size, and removes the block. False if none is
+ * live. */
 static bool pop(struct live *live, uint64_t bytes, size_t *out_event)
 {
     uint64_t youngest = 0;
@@ -35,7 +36,7 @@ static bool pop(struct live *live, uint64_t bytes, size_t *out_event)
 void mt_profile_pair(struct mt_torch_snapshot *snapshot)
 {
     struct live live = {.older = mt_host_alloc((snapshot->event_count + 1) * sizeof *live.older)};
-    uint64_t next = 1; /* the sizes' sum is bounded, so no address is beyond those of blocks */
+    uint64_t next = 1; /* the sum of sizes is bounded, so this stays within the addresses of blocks */
     size_t taken;
     mt_number_map_create(&live.youngest);
     for (size_t i = 0; i < snapshot->event_count; i++) {

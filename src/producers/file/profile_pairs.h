@@ -8,5 +8,5 @@
 
 #include "producers/file/torch_snapshot.h"
 
-/* Gives each event an address. Blocks do not share addresses, even after each other. */
+/* Gives each event an address. No two blocks share an address, even at different times. */
 void mt_profile_pair(struct mt_torch_snapshot *snapshot);

@@ -5,8 +5,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The search for chains. `newest` has the last block of each size that the optimizer allocated in the section and nobody follows
- * yet, and older[event] the one before it. lengths[event] counts the links from the root to an allocation. */
+/* The search for chains. `newest` has the last block of each size that the optimizer allocated in the section and that
+ * has no predecessor yet; older[event] is the one before it. lengths[event] counts the links from the root to an
+ * allocation. */
 struct search {
     struct mt_replaced_blocks *blocks;
     const struct mt_torch_snapshot *snapshot;
@@ -57,8 +58,8 @@ static uint64_t root_of_freed(const struct search *search, size_t event)
     return moments[began].phase == MT_PHASE_INIT || moments[began].is_given ? began : MT_NO_EVENT;
 }
 
-/* Links the block that an event frees with its replacement. A second link, or no further step of the optimizer, confirms it:
- * a state that the first step makes may have the size of something that is freed then. */
+/* Links the block that an event frees with its replacement. A second link, or the optimizer's last step, confirms the
+ * chain: a state that the first step creates may have the size of an unrelated block that is freed then. */
 static void link_freed(struct search *search, size_t event)
 {
     const uint64_t root = root_of_freed(search, event), bytes = search->snapshot->events[event].bytes;
@@ -91,7 +92,7 @@ static void find_chains(struct search *search)
     }
 }
 
-/* Sets the role of a confirmed root, by how many of its size came before it. */
+/* Sets the role of a confirmed root, by the number of earlier roots of its size. */
 static void judge(struct search *search, uint64_t root, uint64_t bytes, const struct mt_number_map *gradients)
 {
     uint64_t before = 0, parameters = 0, known;
@@ -103,7 +104,7 @@ static void judge(struct search *search, uint64_t root, uint64_t bytes, const st
     mt_number_map_put(&search->blocks->roles, root, is_parameter ? MT_ROLE_PARAMETER : MT_ROLE_OPTIMIZER_STATE);
 }
 
-/* Blocks from before the recording come first, in the order in which they are freed, and then those of the recording. */
+/* Blocks from before the recording come first, in the order of their frees. Blocks of the recording follow. */
 static void judge_roots(struct search *search, const struct mt_number_map *gradients)
 {
     const struct mt_torch_event *events = search->snapshot->events;

@@ -1,9 +1,10 @@
-/* A log of RMM, the RAPIDS Memory Manager, as a run: CSV with the columns Thread, Time, Action, Pointer, Size, Stream, in any
- * order, and a line for each event. A log has no segments, so each block is a segment of its own, and no call stacks.
+/* A log of RMM, the RAPIDS Memory Manager, as a run: CSV with the columns Thread, Time, Action, Pointer, Size, Stream,
+ * in any order, and a line for each event. A log has no call stacks and no segments, so each block is a segment of its
+ * own.
  *
- * The CSV is that of RFC 4180: fields may be quoted, and quoted ones may hold commas, line ends, and quotes that are doubled.
- * Times are of the day, without a date: a time half a day before the last one is of the next day. Or they are seconds since 1970,
- * as RMM's manual shows them. A log is written in pieces, so that of a program that was killed may end within a line. */
+ * The CSV follows RFC 4180: fields may be quoted, and quoted fields may contain commas, line ends, and doubled quotes.
+ * Times are times of day, without a date: a time half a day before the last one is of the next day. Or they are seconds
+ * since 1970, as in RMM's manual. A log is written in pieces, so the log of a killed program may end within a line. */
 #include "producers/file/import_reader.h"
 #include "producers/file/plain_labels.h"
 
@@ -28,7 +29,7 @@ typedef enum log_column {
 
 static const char *const column_names[COLUMN_COUNT] = {"Time", "Action", "Pointer", "Size", "Stream"};
 
-/* The fields of a line. Longer ones are cut: they are none that is known. */
+/* The fields of a line. Longer fields are truncated, since no known field is longer. */
 struct line {
     char fields[MOST_FIELDS][FIELD_BYTES];
     int count;
@@ -50,7 +51,8 @@ struct log {
     struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Reads up to a comma or the end of the line, and stops before it. `field` comes as zeros, and ends with a NUL. */
+/* Reads up to a comma or the end of the line, and stops before it. `field` is zeroed on entry, and stays
+ * NUL-terminated. */
 static void read_field(struct log *log, char *field)
 {
     assert(log->at <= log->end);
@@ -70,7 +72,7 @@ static void read_field(struct log *log, char *field)
     }
 }
 
-/* Steps over the byte and returns true, if it is the next one. */
+/* Skips the byte and returns true, if it is the next one. */
 static bool skip(struct log *log, unsigned char byte)
 {
     if (log->at == log->end || *log->at != byte)
@@ -137,7 +139,7 @@ static bool read_number(const char *text, uint64_t *out)
     return *end == '\0';
 }
 
-/* Adds a fraction of a second: ".123456" or ":123456"; nothing for "". */
+/* Adds a fraction of a second: ".123456" or ":123456"; "" adds nothing. */
 static bool read_fraction(const char *text, uint64_t *ns)
 {
     if (*text == '\0')
@@ -204,7 +206,7 @@ static mt_status replay_allocate(struct log *log, uint64_t now, struct mt_foreig
     return MT_OK;
 }
 
-/* A refused size may be any number that a column of the trace holds. */
+/* A refused size may be any number that fits a column of the trace. */
 static mt_status replay_failure(struct log *log, uint64_t now, struct mt_foreign_block *block)
 {
     if (block->requested_bytes > INT64_MAX)
@@ -242,7 +244,7 @@ static mt_status replay_line(struct log *log, const struct line *line)
     return fails ? replay_failure(log, now, &block) : replay_allocate(log, now, &block);
 }
 
-/* True if the line is the last, and no line end follows it. */
+/* True if the line is the last, and lacks a line end. */
 static bool is_unended(const struct log *log)
 {
     return log->at == log->end && log->end[-1] != '\n';

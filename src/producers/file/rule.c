@@ -11,7 +11,7 @@
 
 enum { WORD_BYTES = 1024 };
 
-/* A line that is being read. Blanks separate words; a value may be in quotes. */
+/* The current line. Blanks separate words; a value may be in quotes. */
 struct line {
     const char *at;
     char name[WORD_BYTES], value[WORD_BYTES];
@@ -70,7 +70,7 @@ static mt_status set_text(char **field, const char *value)
     return MT_OK;
 }
 
-/* Splits "LOW-HIGH", where either may be missing, or sets both to the one number. */
+/* Splits "LOW-HIGH", where either may be missing. Sets both to a single number. */
 static void split_range(char *value, char **out_low, char **out_high)
 {
     char *dash = strchr(value, '-');

@@ -1,4 +1,5 @@
-/* One rule: conditions on a block and its call stack, and what it sets where they hold. docs/import.md explains the lines. */
+/* One rule: conditions on a block and its call stack, and the properties it sets if they hold. docs/import.md explains
+ * rules. */
 #pragma once
 
 #include "base/label.h"
@@ -7,14 +8,14 @@
 
 enum { MT_RULE_SILENT = -1 };
 
-/* A block for which rules are asked, beside its call stack. */
+/* The block that rules are evaluated for, except its call stack. */
 struct mt_rule_subject {
     uint64_t bytes;
     const char *metadata;           /* from the program; "" if none */
-    const char *const *annotations; /* those that are open */
+    const char *const *annotations; /* the open ones */
     uint32_t annotation_count;
     mt_phase phase;
-    mt_role life;                       /* the role that its life shows; MT_ROLE_OTHER if none */
+    mt_role life;                       /* the role that its life suggests; MT_ROLE_OTHER if none */
     bool was_before;                    /* it was live before the recording began */
     bool is_forward_known;              /* it helps to undo an operator whose own block is known */
     bool outlives_phase;                /* it is live in a later phase; loss is part of forward here */
@@ -29,12 +30,13 @@ struct mt_rule_answer {
     bool begins_step;
 };
 
-/* Patterns are as glob.h has them; NULL: anything. Owns its texts, those of `sets` too. Invariants: line_low <= line_high;
- * size_low <= size_high; a rule that sets a phase has no condition on it, nor on anything that follows from it. */
+/* Patterns have the syntax of glob.h; NULL: anything. Owns its texts, including those of `sets`. Invariants: line_low
+ * <= line_high; size_low <= size_high; a rule that sets a phase has no condition on the phase or on anything derived
+ * from it. */
 struct mt_rule {
     char *function, *file; /* of one frame of Python, with a line in [line_low, line_high] */
     int64_t line_low, line_high;
-    int of_undone;   /* 0 or 1: that frame is of the operator that is undone, and not of the block's own stack */
+    int of_undone;   /* 0 or 1: the frame is in the stack of the operator that is undone, not in the block's own */
     char *native;    /* a frame of C++ */
     char *operation; /* an operator of PyTorch */
     char *node;      /* the node of autograd; "" if there is none */
@@ -54,18 +56,18 @@ void mt_rule_release(struct mt_rule *rule);
 /* True if the rule has a condition on a frame of this language, and the frame meets it. */
 bool mt_rule_fits_frame(const struct mt_rule *rule, const struct mt_call_frame *frame);
 
-/* True if the rule has a condition on an operator, and that of the frame meets it. */
+/* True if the rule has a condition on an operator, and the frame's operator meets it. */
 bool mt_rule_fits_operator(const struct mt_rule *rule, const struct mt_call_frame *frame);
 
-/* The conditions of a rule that some frame of a call stack meets: on a frame of Python, on one of C++, on an operator. */
+/* The conditions of a rule that some frame of a call stack meets: on a Python frame, on a C++ frame, on an operator. */
 struct mt_rule_met {
     bool python, native, operation;
 };
 
-/* True if the conditions on the call stack hold, and those on the rest. */
+/* True if the conditions on the call stack hold; true if all others do. `met` are the conditions that frames meet. */
 bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, const struct mt_rule_met *met);
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject);
 
-/* Returns the place of the innermost frame of Python that fits the rule, from 1 on; 0 if the rule asks for none, or for one of
- * C++ too. */
+/* Returns the place of the innermost Python frame that fits the rule, from 1 on; 0 if the rule has no condition on a
+ * Python frame, or also has one on a C++ frame. */
 uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *stack);

@@ -48,7 +48,7 @@ struct mt_frame_matches *mt_rules_match_frames(const struct mt_rules *rules)
     return mt_frame_matches_create(rules->rules, rules->count);
 }
 
-/* Fails if the category is one too many for a trace: its blocks would silently have none. */
+/* Fails if the category exceeds a trace's limit: its blocks would silently have none. */
 static mt_status check_category(struct mt_rules *rules, const char *name)
 {
     if (name == NULL || strcmp(name, mt_category_set_name(&rules->categories, MT_CATEGORY_OTHER)) == 0 ||
@@ -118,7 +118,7 @@ mt_status mt_rules_add_built_in(struct mt_rules *rules)
     return status == MT_OK ? mt_rules_add(rules, "pytorch.rules", mt_pytorch_rules) : status;
 }
 
-/* True if a rule decides a phase before another that comes before it. */
+/* True if a rule takes precedence over an earlier one in setting a phase. */
 static bool precedes(const struct mt_rules *rules, const struct mt_call_stack *stack, uint16_t rule, uint16_t other)
 {
     assert(rule > other);
@@ -126,7 +126,7 @@ static bool precedes(const struct mt_rules *rules, const struct mt_call_stack *s
            mt_rule_depth(&rules->rules[rule], stack) < mt_rule_depth(&rules->rules[other], stack);
 }
 
-/* Sorts the rules that set a phase in. */
+/* Selects and sorts the rules that set a phase. */
 static void choose_phases(const struct mt_rules *rules, const struct mt_call_stack *stack,
                           struct mt_rule_choice *choice)
 {
@@ -147,10 +147,10 @@ static bool has_rule(const uint64_t *set, size_t rule)
     return (set[rule / 64] >> rule % 64 & 1) != 0;
 }
 
-/* Sets of rules that some frame of a call stack meets: by its place in Python, in C++, and by its operator. */
+/* The sets of rules that some frame of a call stack meets: by a Python frame, by a C++ frame, by an operator. */
 enum { MET_PYTHON, MET_NATIVE, MET_OPERATION, MET_SETS };
 
-/* Adds what a frame meets to the sets, which lie one after the other. */
+/* Adds the rules that a frame meets to the sets, which are stored one after another. */
 static void add_met(const uint64_t *frame_sets, const struct mt_call_frame *frame, size_t words, uint64_t *sets)
 {
     uint64_t *place = sets + words * (frame->is_python ? MET_PYTHON : MET_NATIVE);

@@ -1,4 +1,4 @@
-/* What an event of a memory snapshot says. Threads: any. */
+/* The action of an event in a memory snapshot. Threads: any. */
 #pragma once
 
 #include "producers/file/value.h"
@@ -14,7 +14,7 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(WORKSPACE, "workspace_snapshot") /* of Ascend: what follows allocates a workspace of the end */                  \
+    X(WORKSPACE, "workspace_snapshot") /* of Ascend: announces the allocation of a workspace */                        \
     X(OTHER, "")                       /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,

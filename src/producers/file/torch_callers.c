@@ -29,7 +29,7 @@ void mt_torch_callers_release(struct mt_torch_callers *callers)
     mt_call_frames_destroy(callers->frames);
 }
 
-/* Returns a number that lists of the same frames share. Pickles share frames, and not their lists. */
+/* Returns a hash of a list's frames, equal for equal lists. Pickles share frames, but not their lists. */
 static uint64_t hash_frames(const struct mt_value *frames)
 {
     uint64_t hash = mt_value_count(frames);
@@ -124,7 +124,8 @@ struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request, 
                                     .was_before = request->event == NULL};
 }
 
-/* Describes a caller, for the user to free, as conditions of a rule: its innermost frame of Python, its operator and its node. */
+/* Describes a caller as conditions of a rule: its innermost Python frame, its operator and its node. The caller frees
+ * it. */
 static char *describe(const struct mt_torch_caller *caller)
 {
     struct mt_text text = {0};

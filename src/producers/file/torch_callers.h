@@ -20,8 +20,8 @@ struct mt_torch_caller {
     uint64_t other_bytes, other_blocks;
 };
 
-/* Invariants: `numbers` has the place in callers[0 .. count) of each list of frames, by its address; `hashes` that of a list
- * by its frames. */
+/* Invariants: `numbers` maps each list of frames, by its address, to its place in callers[0 .. count); `hashes` maps
+ * the hash of its frames. */
 struct mt_torch_callers {
     const struct mt_rules *rules;
     struct mt_call_frames *frames;
@@ -38,30 +38,32 @@ void mt_torch_callers_release(struct mt_torch_callers *callers);
 /* Returns the caller with these frames. Valid until the next call. */
 struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, const struct mt_value *frames);
 
-/* Stacks are stored up to this depth, from the innermost frame on: a file refers to one long list in a few bytes. */
+/* Stacks are stored up to this depth, from the innermost frame on, since a file can refer to a long list in a few
+ * bytes. */
 enum { MT_TORCH_MOST_FRAMES = 1024 };
 
-/* Returns the number of the caller's stack in a sink, always the same one; 0 if it has no frames, or stacks are not kept. */
+/* Returns the number of the caller's stack in a sink. Returns 0 if it has no frames, or stacks are not kept. */
 mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
                                    const struct mt_sink *sink);
 
-/* Returns the number of the caller's stack inside of another. */
+/* Returns the number of the caller's stack inside another. */
 mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
                                           mt_stack_id outer, const struct mt_sink *sink);
 
-/* The text of a workspace of Ascend, which the program gave none. */
+/* The metadata of a workspace of Ascend without metadata of its own. */
 #define MT_TORCH_WORKSPACE_METADATA "workspace of torch_npu"
 
-/* Returns the text that the program gave the block of an event; "" if none. */
+/* Returns the metadata that the program gave the block of an event; "" if none. */
 const char *mt_torch_metadata(const struct mt_torch_event *event);
 
-/* Returns, of an event of backward, the frames of the operator that is undone, if anomalies were looked for: texts as Python
- * prints a traceback, outermost first. A value of kind NONE otherwise. */
+/* Returns the frames of the operator that an event of backward undoes, if anomaly detection was on: texts in the format
+ * of Python's tracebacks, outermost first. A value of kind NONE otherwise. */
 const struct mt_value *mt_torch_forward_frames(const struct mt_torch_event *event);
 
-/* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
+/* Returns a request as rules see it, without its call stack, as far as phases depend on it. Borrows the open
+ * annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
                                         const struct mt_torch_annotations *open);
 
-/* Fills in the report's call stacks with most bytes without a category, largest first. */
+/* Fills in the report's call stacks with the most bytes without a category, largest first. */
 void mt_torch_callers_report(const struct mt_torch_callers *callers, struct mt_import_report *out);

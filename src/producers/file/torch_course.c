@@ -5,14 +5,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A course that is being found. */
+/* A course under construction. */
 struct finder {
     struct mt_torch_course *course;
     const struct mt_torch_snapshot *snapshot;
     struct mt_torch_callers *callers;
-    bool has_calls; /* rules say forward of some request */
+    bool has_calls; /* rules gave some request the phase forward */
 
-    /* Of each event: an annotation before it says that the profiler began a step, or that an optimizer's update ended, or
+    /* For each event: an annotation before it marks a step of the profiler, or the end of an optimizer's update, or
      * rules begin a step with it. */
     bool *profiler_steps, *updates, *rule_steps;
 };
@@ -23,7 +23,7 @@ static bool is_freed_before(const struct mt_torch_moment *moment, size_t event)
     return moment->partner != MT_NO_EVENT && moment->partner < event;
 }
 
-/* Pairs allocations with their frees. What goes between a refused request and the next allocation went because of it. */
+/* Pairs allocations with their frees. Frees between a refused request and the next allocation are its consequence. */
 static void pair_events(struct finder *finder)
 {
     struct mt_torch_moment *moments = finder->course->moments;
@@ -49,8 +49,8 @@ static void pair_events(struct finder *finder)
     mt_number_map_release(&live);
 }
 
-/* Asks rules about a request. Where they say no phase, Python's code is forward, and a call stack without it keeps the phase
- * before it. */
+/* Evaluates the rules for a request. If they set no phase, a call stack with Python code is forward, and one without
+ * keeps the phase before it. */
 static mt_phase ask_request(struct finder *finder, size_t event, mt_phase before, struct mt_torch_annotations *open)
 {
     const struct mt_torch_event *what = &finder->snapshot->events[event];
@@ -71,7 +71,7 @@ static mt_phase ask_request(struct finder *finder, size_t event, mt_phase before
     return subject.phase;
 }
 
-/* Finds the phase of each event, that of the last request until then. */
+/* Finds the phase of each event: the phase of the last request up to it. */
 static void ask_rules(struct finder *finder)
 {
     struct mt_torch_annotations open = {0};
@@ -86,7 +86,7 @@ static void ask_rules(struct finder *finder)
     }
 }
 
-/* True for a request that shows by itself that training, or a model's call, has begun. */
+/* True for a request that shows that training, or a model's call, has begun. */
 static bool is_work(const struct finder *finder, size_t event)
 {
     const struct mt_torch_moment *moment = &finder->course->moments[event];
@@ -94,7 +94,7 @@ static bool is_work(const struct finder *finder, size_t event)
            (moment->is_said || moment->phase != MT_PHASE_FORWARD || finder->rule_steps[event]);
 }
 
-/* Notes which requests are given to forward: those since the work before it that are live when it begins. */
+/* Marks the requests that are inputs of forward: those since the previous work that are live when it begins. */
 static void note_given(struct finder *finder)
 {
     struct mt_torch_moment *moments = finder->course->moments;
@@ -110,7 +110,7 @@ static void note_given(struct finder *finder)
     }
 }
 
-/* Returns the first event of work. Where no module is called, it is the first block that backward frees. */
+/* Returns the first event of work. If no module is called, it is the first block that backward frees. */
 static size_t find_work(const struct finder *finder)
 {
     const struct mt_torch_moment *moments = finder->course->moments;
@@ -136,7 +136,7 @@ static size_t find_last(const struct finder *finder)
     return last > 0 ? last - 1 : 0;
 }
 
-/* Sets the phase of what comes before work. Its inputs, which the program frees later, belong to its step. */
+/* Sets the phase of events before work. Inputs of the work, which the program frees later, belong to its step. */
 static void find_init(struct finder *finder)
 {
     struct mt_torch_moment *moments = finder->course->moments;
@@ -164,15 +164,15 @@ static void count_sections(struct finder *finder)
     }
 }
 
-/* The steps until an event. `held` are the live bytes that backward took, at its last request. */
+/* The steps up to an event. `held` are the live bytes that backward had allocated, at its last request. */
 struct steps {
     bool is_open, is_updated, is_profiled, was_told, any_update;
     uint64_t live, held;
-    uint32_t pending; /* the forward after the last backward, which began no step; MT_NO_EVENT: none */
+    uint32_t pending; /* the forward after the last backward, if it began no step; MT_NO_EVENT: none */
     mt_phase phase;   /* of the last backward, or start of forward */
 };
 
-/* Forward began a step after all if most of what backward held is gone when the next backward begins. */
+/* The pending forward did begin a step if most of backward's memory is free when the next backward begins. */
 static void pass_backward(struct finder *finder, struct steps *steps, uint64_t bytes)
 {
     bool begins = steps->phase != MT_PHASE_BACKWARD;
@@ -186,7 +186,7 @@ static void pass_backward(struct finder *finder, struct steps *steps, uint64_t b
     steps->held = steps->live;
 }
 
-/* True for a request of forward that a step may begin with: the code between steps does not call modules. */
+/* True for a request of forward with which a step may begin: the code between steps does not call modules. */
 static bool is_start(const struct finder *finder, size_t event)
 {
     const struct mt_torch_moment *moment = &finder->course->moments[event];

@@ -28,8 +28,8 @@ static const struct mark {
     {"mlx::core::", "-packages/mlx/", MT_TORCH_MLX},
 };
 
-/* The variables that set the allocators. XPU's settings have the name that is common to all devices, and, unlike CUDA's, no
- * limit of splitting. */
+/* The environment variables with the allocators' settings. XPU uses the name that all devices share and, unlike CUDA,
+ * has no limit for splitting. */
 static const struct variable {
     const char *name;
     mt_torch_device device;
@@ -64,7 +64,7 @@ static mt_torch_device device_of_settings(const struct mt_value *settings)
 /* A search under way. */
 struct search {
     struct mt_value_key frames, name, filename;
-    uint32_t left; /* dicts and frames that may be looked at */
+    uint32_t left; /* dicts and frames that may still be read */
 };
 
 /* Returns the kind of device that a call stack shows; MT_TORCH_CUDA if it shows none. */
@@ -80,7 +80,7 @@ static mt_torch_device device_of_frames(struct search *search, const struct mt_v
     return MT_TORCH_CUDA;
 }
 
-/* The same of all dicts of a list, such as events or blocks. */
+/* The same for all dicts of a list, such as events or blocks. */
 static mt_torch_device device_of_list(struct search *search, const struct mt_value *list)
 {
     mt_torch_device device = MT_TORCH_CUDA;
@@ -89,7 +89,7 @@ static mt_torch_device device_of_list(struct search *search, const struct mt_val
     return device;
 }
 
-/* The same of the devices' events and the segments' blocks. */
+/* The same for the devices' events and the segments' blocks. */
 static mt_torch_device device_of_stacks(const struct mt_value *traces, const struct mt_value *segments)
 {
     enum { MOST_FRAMES = 20000 };
@@ -103,7 +103,7 @@ static mt_torch_device device_of_stacks(const struct mt_value *traces, const str
     return device;
 }
 
-/* True if a trace begins with the workspaces that torch_npu puts before the events of a device. */
+/* True if a trace begins with the workspaces that torch_npu writes before the events of a device. */
 static bool begins_with_workspace(const struct mt_value *traces)
 {
     for (uint32_t i = 0; i < mt_value_count(traces); i++)

@@ -1,8 +1,8 @@
 /* The kind of device that a memory snapshot is about.
  *
- * PyTorch's allocators for other devices than CUDA, and MLX, write the lists of PyTorch's CUDA allocator. No file names its
- * device, so marks of the writer decide: names of C++ functions and of files in call stacks, entries that one writer alone
- * makes, and the name of the allocator's settings.
+ * PyTorch's allocators for devices other than CUDA, and MLX, write the same lists as PyTorch's CUDA allocator. Files do
+ * not name their device, so marks of the writer decide: names of C++ functions and of files in call stacks, entries
+ * that only one writer makes, and the name of the allocator's settings.
  *
  * Threads: any. */
 #pragma once
@@ -26,5 +26,5 @@ const char *mt_torch_device_name(mt_torch_device device);
 /* Finds the kind of device of a snapshot, or of a list of segments. It searches a bounded number of frames. */
 mt_torch_device mt_torch_device_find(const struct mt_value *root);
 
-/* Returns the text of the variable by which the allocator was set, from the settings of a snapshot; "" if there is none. */
+/* Returns the value of the environment variable with the allocator's settings, from a snapshot; "" if there is none. */
 const char *mt_torch_device_configuration(const struct mt_value *settings);

@@ -1,5 +1,5 @@
-/* A memory snapshot of PyTorch as a run: by rules, or, if memtrace exported it, by the labels that it carries. A trace of
- * torch.profiler becomes the rows of a snapshot first. */
+/* A memory snapshot of PyTorch as a run: labelled by rules or, if memtrace exported it, by its own labels. A trace of
+ * torch.profiler is first converted to the rows of a snapshot. */
 #include "base/memory.h"
 #include "producers/file/import_reader.h"
 #include "producers/file/pool_streams.h"
@@ -23,14 +23,14 @@ struct torch_state {
     struct mt_torch_facts facts;
 };
 
-/* True if there are as many events as people choose for max_entries: a full recording has exactly so many. */
+/* True if the number of events is a usual value of max_entries: a full recording has exactly that many. */
 static bool is_round(uint64_t events)
 {
     return events >= 1000 && (events % 1000 == 0 || (events & (events - 1)) == 0);
 }
 
-/* True if the recording saw events that it then overwrote, which newer snapshots say. A block that was live before the first
- * event is no sign of that by itself: recording may have begun late. */
+/* True if the recording overwrote events. Newer snapshots say so. In older ones, a block that was live before the first
+ * event is not enough evidence: recording may have begun late. */
 static bool is_beginning_lost(mt_torch_overflow overflow, uint64_t events, const struct mt_torch_before *before)
 {
     if (overflow != MT_TORCH_OVERFLOW_UNSAID)
@@ -83,7 +83,7 @@ static void replay_own(const struct mt_value *root, const struct mt_torch_snapsh
     replay_with(snapshot, &labeler, foreign, out);
     mt_torch_own_end(own);
     mt_torch_own_destroy(own);
-    out->torch.refusal.is_known = false; /* the export computed it: no driver was asked */
+    out->torch.refusal.is_known = false; /* the export computed it, and no driver reported it */
     out->kind = MT_IMPORT_OWN;
 }
 
@@ -139,8 +139,8 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
     return MT_OK;
 }
 
-/* Returns the time at which the run began: what memtrace says, or the time of the first event. Clocks that do not count
- * from 1970 tell none. */
+/* Returns the time at which the run began, from memtrace's own field or the first event; 0 for clocks that do not count
+ * from 1970. */
 static uint64_t start_of(const struct torch_state *state)
 {
     const int64_t year_2000_us = INT64_C(946684800) * 1000000;
@@ -166,7 +166,7 @@ static void fill_source(const struct torch_state *state, struct mt_import_source
     source->setting_count = state->facts.setting_count;
 }
 
-/* The document has copies, so the bytes are released before the replay takes memory. */
+/* The document has copies, so the bytes are released before the replay allocates memory. */
 static mt_status read(struct mt_import_input *input, struct mt_import_source *source)
 {
     struct torch_state *state = mt_host_alloc(sizeof *state);

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A block that may be annotated, and its label, whose op belongs to the callers' names. */
+/* A block that may be annotated, and its label. The label's op belongs to the callers' names. */
 struct annotatable {
     struct mt_torch_request request;
     struct mt_label label;
 };
 
-/* Invariant: `blocks` has the place in annotatable[…] of the last block at each address; both are empty in a snapshot that
- * annotates none. */
+/* Invariant: `blocks` maps each address to the place in annotatable[…] of its last block; both are empty in a snapshot
+ * without annotated blocks. */
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     struct mt_torch_callers callers;
@@ -40,7 +40,7 @@ struct mt_torch_labels {
     struct mt_import_coverage coverage;
 };
 
-/* What was there before the recording was there before its first phase. */
+/* Blocks from before the recording belong to init. */
 static mt_phase phase_of(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
 {
     return request->event == NULL ? MT_PHASE_INIT
@@ -83,7 +83,7 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     free(labels);
 }
 
-/* Returns what rules set of a block that has this metadata. */
+/* Returns the properties that rules set for a block if it has this metadata. */
 static struct mt_rule_answer ask_again(struct mt_torch_labels *labels, const struct annotatable *block,
                                        const char *metadata)
 {
@@ -98,7 +98,7 @@ static struct mt_rule_answer ask_again(struct mt_torch_labels *labels, const str
     return answer;
 }
 
-/* Gives a live block other metadata: what rules set by it changes, or else its category. */
+/* Changes the metadata of a live block, and the properties that rules set because of it, or else its category. */
 static void annotate(struct mt_torch_labels *labels, const struct mt_torch_event *event)
 {
     uint64_t place;
@@ -148,7 +148,7 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     labels->phase = (int)moment->phase;
 }
 
-/* Returns the operator that a request of backward helps to undo. A block that the engine takes between two nodes
+/* Returns the operator that a request of backward helps to undo. A block that the engine allocates between two nodes
  * belongs to the node before, with two exceptions. A sum of gradients belongs to the operator that made the input. A
  * cast of a gradient belongs to an addition of two precisions, if that is next, since its node allocates nothing. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct mt_torch_caller *caller,
@@ -173,8 +173,8 @@ static mt_role role_of(const struct mt_rule_subject *subject, int said)
     return subject->life;
 }
 
-/* Returns the operator's name in forward, and the node's and the operator's in backward. The metadata takes the place of an
- * operator that is not known. */
+/* Returns the operator's name in forward, and the node's and the operator's names in backward. The metadata replaces an
+ * unknown operator. */
 static const char *op_of(const struct mt_torch_caller *caller, const char *metadata, struct mt_text *text)
 {
     if (caller->stack.node[0] == '\0' && caller->op[0] == '\0')
@@ -185,7 +185,7 @@ static const char *op_of(const struct mt_torch_caller *caller, const char *metad
     return mt_text_get(text);
 }
 
-/* Returns the caller of forward that a request of backward says to undo; NULL: it says none. */
+/* Returns the caller of forward that a request of backward undoes; NULL if the request does not record it. */
 static struct mt_torch_caller *forward_caller(struct mt_torch_labels *labels, const struct mt_torch_request *request)
 {
     const struct mt_value *frames = request->event != NULL ? mt_torch_forward_frames(request->event) : NULL;
@@ -245,7 +245,7 @@ static void count_coverage(struct mt_torch_labels *labels, struct mt_torch_calle
     caller->other_blocks++;
 }
 
-/* Notes parameters and operators of forward, which later requests refer to. */
+/* Records parameters and operators of forward, since later requests refer to them. */
 static void note_request(struct mt_torch_labels *labels, const struct mt_torch_caller *caller, uint64_t bytes,
                          const struct mt_label *label)
 {

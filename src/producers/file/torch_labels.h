@@ -23,6 +23,7 @@ struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels);
 /* Ends the last step. Call it after the replay. */
 void mt_torch_labels_end(struct mt_torch_labels *labels);
 
-/* Fills in the report's coverage, the call stacks with most bytes without a category, largest first, the number of blocks from
- * before the first event that an earlier recording saw taken, and the times of steps, which it hands over. */
+/* Fills in the report's coverage, the call stacks with the most bytes without a category, largest first, the number of
+ * blocks from before the first event whose allocation an earlier recording saw, and the times of steps. The report owns
+ * these. */
 void mt_torch_labels_report(struct mt_torch_labels *labels, struct mt_import_report *out);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariants: annotations [0, replayed) were emitted; `spans` and `stacks` have those of each list seen so far, since a
- * file refers to one list often. */
+/* Invariants: annotations [0, replayed) were emitted; `spans` and `stacks` have the number of each list seen so far,
+ * since a file often refers to the same list. */
 struct mt_torch_own {
     const struct mt_torch_snapshot *snapshot;
     struct mt_bounded_names names;
@@ -29,7 +29,7 @@ static int64_t get_integer(const struct mt_value *dict, const char *name, int64_
     return value;
 }
 
-/* Gives streams the numbers that they have in the file. */
+/* Gives streams their numbers in the file. */
 static void number_streams(struct mt_torch_own *own)
 {
     for (size_t i = 0; i < own->snapshot->event_count; i++) {
@@ -72,7 +72,7 @@ static const char *const dtype_names[] = {MT_DTYPES(NAME)};
 static const char *const role_source_names[] = {MT_ROLE_SOURCES(NAME)};
 #undef NAME
 
-/* Returns the number of a word among names; `other` for a word that is not among them. */
+/* Returns the number of a word in a list of names; `other` for other words. */
 static int find_name(const char *word, const char *const *names, int count, int other)
 {
     for (int i = 0; i < count; i++)
@@ -115,7 +115,7 @@ static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *f
     return span;
 }
 
-/* Returns the span of a list, which `join` makes once. */
+/* Returns the span of a list. `join` makes it once. */
 static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
                           mt_span_id (*join)(struct mt_torch_own *, const struct mt_value *))
 {
@@ -129,7 +129,7 @@ static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
     return (mt_span_id)span;
 }
 
-/* Returns the span that a request came from. Where its frames are a call stack, it has a list of names, too. */
+/* Returns the span of a request. If its frames are a call stack, it has a list of names, too. */
 static mt_span_id span_of_request(struct mt_torch_own *own, const struct mt_value *request,
                                   const struct mt_value *frames)
 {
@@ -152,7 +152,7 @@ static mt_stack_id join_stack(struct mt_torch_own *own, const struct mt_value *f
     return stack;
 }
 
-/* Returns the time since the run began, as events have it. */
+/* Returns the time since the run began, like events. */
 static uint64_t time_of(const struct mt_torch_own *own, const struct mt_value *annotation)
 {
     int64_t time_us;
@@ -192,7 +192,7 @@ static void replay_until(struct mt_torch_own *own, int64_t entries)
     }
 }
 
-/* Returns the label of an entry; its span is that of the request unless the entry names another. */
+/* Returns the label of an entry. Its span is the request's, unless the entry names another. */
 static mt_label_id intern_label(struct mt_torch_own *own, const struct mt_value *entry, mt_span_id span)
 {
     const struct mt_value *said = mt_value_find(entry, "user_metadata"), *names = mt_value_find(entry, "label_spans");
@@ -211,7 +211,7 @@ static mt_label_id intern_label(struct mt_torch_own *own, const struct mt_value 
     return own->sink.intern_label(own->sink.context, &label);
 }
 
-/* Gives a live block the label of an entry, as PyTorch's entries of that kind give one other metadata. */
+/* Gives a live block the label of an entry, as PyTorch's entries of that kind change a block's metadata. */
 static void relabel(struct mt_torch_own *own, const struct mt_value *entry, uint64_t time_ns)
 {
     int64_t address = get_integer(entry, "addr", 0);

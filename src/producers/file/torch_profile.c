@@ -13,15 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PyTorch's numbers of kinds of devices. Ascend, Neuron and others outside of PyTorch share the last one. */
+/* PyTorch's numbers of device types. Ascend, Neuron and others outside PyTorch share the last one. */
 enum { DEVICE_CPU = 0, DEVICE_CUDA = 1, DEVICE_HIP = 6, DEVICE_XPU = 12, DEVICE_MTIA = 19, DEVICE_PRIVATE = 20 };
 
 enum { MOST_DEVICES = 1024 };
 
-/* The address of the block for memory that the trace saw neither taken nor freed: beyond those of processes. */
+/* The address of the block for memory whose allocation and free are not in the trace: above the addresses of
+ * processes. */
 #define UNSEEN_ADDRESS (UINT64_C(1) << 62)
 
-/* An event that counts: of memory, or a call within which memory may be taken. Times are in microseconds. */
+/* An event that is used: about memory, or a call that may allocate memory. Times are in microseconds. */
 struct row {
     const struct mt_value *event;
     int64_t thread;
@@ -79,7 +80,7 @@ static int64_t integer_or(const struct mt_value *dict, const char *key, int64_t 
     return integer;
 }
 
-/* Returns the number of the event's GPU; MT_IMPORT_ANY_DEVICE for the CPU, and for others that are none. */
+/* Returns the number of the event's GPU; MT_IMPORT_ANY_DEVICE for the CPU and other devices. */
 static int64_t gpu_of(const struct mt_value *event)
 {
     const struct mt_value *args = mt_value_find(event, "args");
@@ -120,7 +121,7 @@ static mt_status choose_device(struct reading *reading, const struct mt_value *e
     return MT_OK;
 }
 
-/* Reads a time in microseconds. False if it is none, or one that no clock shows. */
+/* Reads a time in microseconds. False if it is missing, or out of the range of clocks. */
 static bool read_us(const struct mt_value *event, const char *key, double *out)
 {
     const struct mt_value *value = mt_value_find(event, key);
@@ -157,7 +158,7 @@ static mt_status add_memory(struct reading *reading, struct row *row)
     return MT_OK;
 }
 
-/* Adds an event that lasts, if it is a call. Those on streams of a GPU have threads that are no numbers, or other kinds. */
+/* Adds an event with a duration, if it is a call. Events on streams of a GPU have no thread number, or another kind. */
 static void add_call(struct reading *reading, struct row *row)
 {
     row->kind = mt_profile_kind_of(row->event);
@@ -245,7 +246,7 @@ static void read_annotations(struct reading *reading)
 static int compare_memory(const void *left, const void *right)
 {
     const struct row *a = left, *b = right;
-    int order = MT_COMPARE(b->is_memory, a->is_memory); /* calls come last, where they are not read */
+    int order = MT_COMPARE(b->is_memory, a->is_memory); /* calls come last and are not read */
     if (order == 0)
         order = MT_COMPARE(a->begin_us, b->begin_us);
     return order != 0 ? order : MT_COMPARE(a->index, b->index);
@@ -262,7 +263,7 @@ static mt_status read_address(const struct row *row, uint64_t *out)
     return MT_OK;
 }
 
-/* Reads the address, if the trace has them, and the size of a block that is taken or freed. */
+/* Reads the address, if the trace has them, and the size of a block that is allocated or freed. */
 static mt_status read_block(struct reading *reading, const struct row *row, struct mt_torch_event *out)
 {
     int64_t bytes = (int64_t)out->bytes;
@@ -280,7 +281,7 @@ static mt_status read_event(struct reading *reading, const struct row *row, stru
     if (!mt_value_integer(mt_value_find(mt_value_find(row->event, "args"), "Bytes"), &bytes) || bytes == INT64_MIN)
         return fail_at(row->index, "\"Bytes\" that is a number");
     *out = (struct mt_torch_event){.action = MT_TORCH_OOM,
-                                   .address = UINT64_MAX, /* what was free is not stated */
+                                   .address = UINT64_MAX, /* the free bytes are not stated */
                                    .bytes = (uint64_t)bytes,
                                    .time_us = (int64_t)row->begin_us,
                                    .event = row->event};
@@ -289,7 +290,7 @@ static mt_status read_event(struct reading *reading, const struct row *row, stru
     return bytes >= 0 ? MT_OK : fail_at(row->index, "\"Bytes\" that is a natural number");
 }
 
-/* Copies the frames into the store, since rows go. The last are those of memory that was not seen. */
+/* Copies the frames into the store, since the rows are freed. The last ones are the frames of unseen memory. */
 static mt_status keep_frames(struct reading *reading, struct mt_value *out)
 {
     size_t count = reading->memory_count;
@@ -319,7 +320,7 @@ static mt_status read_events(struct reading *reading)
     return MT_OK;
 }
 
-/* Returns the bytes of blocks that are freed and were not taken. */
+/* Returns the bytes of blocks that are freed but not allocated in the trace. */
 static uint64_t count_freed_only(const struct mt_torch_snapshot *snapshot)
 {
     struct mt_number_map live;
@@ -336,7 +337,7 @@ static uint64_t count_freed_only(const struct mt_torch_snapshot *snapshot)
     return bytes;
 }
 
-/* Adds a block for the bytes that the first total has beyond those of blocks that are known. */
+/* Adds a block for the bytes by which the first total exceeds the known blocks. */
 static void add_unseen(struct reading *reading)
 {
     struct mt_torch_snapshot *out = reading->out;

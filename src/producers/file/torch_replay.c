@@ -1,4 +1,4 @@
-/* Blocks and segments are identified by their addresses, which no two have at one time. */
+/* Blocks and segments are identified by their addresses. No two have the same address at one time. */
 #include "producers/file/torch_replay.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@ struct placed {
     struct mt_address_range range;
 };
 
-/* Invariants: block_bytes[i] is the size of the block of event i, 0 if it is not known; `live` has the live blocks,
+/* Invariants: block_bytes[i] is the size of the block of event i, 0 if unknown; `live` has the live blocks,
  * and `segments` the segments that were not mapped in parts. */
 struct replay {
     const struct mt_torch_snapshot *snapshot;
@@ -25,12 +25,12 @@ struct replay {
     uint64_t *block_bytes;
     struct mt_address_map live, segments;
     bool has_requests;              /* of frees */
-    struct mt_number_map uncounted; /* events that complete a free which was requested before the recording */
+    struct mt_number_map uncounted; /* events that complete a free requested before the recording */
 };
 
-/* The state before an event. Blocks are kept by address: the number of the block in the snapshot, or FREED plus the
- * number of the event that frees it, and REQUESTED if a later event requests that. Memory is kept as parts of one segment, by the event that mapped it, or by
- * ENDED plus its number for memory that is mapped at the end. */
+/* The state before an event. `blocks` maps an address to the number of its block in the snapshot, or to FREED plus the
+ * number of the event that frees it, plus REQUESTED if a later event requests that free. `memory` consists of parts of
+ * one segment, by the event that mapped them, or by ENDED plus their number for memory that is mapped at the end. */
 struct past {
     struct mt_number_map blocks;
     struct mt_parts memory;
@@ -56,7 +56,7 @@ static void begin_past(const struct mt_torch_snapshot *snapshot, struct past *pa
     past->memory.row_count = 0; /* only rows of the last unmap are wanted */
 }
 
-/* Moves the state to before event `i`. An allocation whose block is live at the end gets its size from there. */
+/* Moves the state back to before event `i`. An allocation whose block is live at the end gets its size from there. */
 static void step_back(struct replay *replay, struct past *past, size_t i)
 {
     assert(i < replay->snapshot->event_count);
@@ -121,7 +121,7 @@ static void map(struct replay *replay, uint64_t time_ns, uint64_t stream, struct
     mt_foreign_map(replay->foreign, time_ns, range.begin, range.end - range.begin, stream);
 }
 
-/* Maps the memory that was there before the first event, by address. */
+/* Maps the memory from before the first event, by address. */
 static void map_memory_before(struct replay *replay, struct past *past)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
@@ -139,7 +139,7 @@ static void map_memory_before(struct replay *replay, struct past *past)
     }
 }
 
-/* Takes a block that was live before the first event: a block of the snapshot, or that of the event that frees it. */
+/* Allocates a block that was live before the first event: a block of the snapshot, or one that an event frees. */
 static void take_block_before(struct replay *replay, uint64_t what)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
@@ -160,7 +160,7 @@ static void take_block_before(struct replay *replay, uint64_t what)
     take(replay, 0, stream, &request, (struct mt_address_range){address, address + bytes});
 }
 
-/* True if the file has requests of frees, or no free that would show that it has none. A profiler's trace has only frees. */
+/* True if the file has requests of frees, or has no frees to show the opposite. A profiler's trace has only frees. */
 static bool has_requests(const struct mt_torch_snapshot *snapshot)
 {
     bool has_alloc = false;
@@ -172,13 +172,14 @@ static bool has_requests(const struct mt_torch_snapshot *snapshot)
     return !has_alloc;
 }
 
-/* False for a block whose free was requested before the recording and completed in it: PyTorch no longer counts it. */
+/* False for a block whose free was requested before the recording and completed in it, since PyTorch no longer counts
+ * it. */
 static bool is_counted(const struct replay *replay, uint64_t what)
 {
     return what < FREED || (what & REQUESTED) != 0 || !replay->has_requests;
 }
 
-/* Takes them by address, since their order is not known. */
+/* Allocates these blocks by address, since their order is unknown. */
 static void take_blocks_before(struct replay *replay, const struct past *past)
 {
     uint64_t *addresses = mt_host_alloc((past->blocks.count + 1) * sizeof *addresses);
@@ -198,7 +199,7 @@ static void take_blocks_before(struct replay *replay, const struct past *past)
     free(addresses);
 }
 
-/* Returns the owner of a range of addresses: its segment, which only our own snapshots name, or else its stream. */
+/* Returns the owner of a range of addresses: its segment, which only our own exports name, or else its stream. */
 static uint64_t owner_of(const struct mt_torch_event *event)
 {
     int64_t segment;
@@ -206,8 +207,8 @@ static uint64_t owner_of(const struct mt_torch_event *event)
     return is_named ? (uint64_t)segment : event->stream;
 }
 
-/* Reserves the ranges of addresses that are mapped in parts: each is one segment, which has to be known before it is
- * mapped. Events come first; a segment of the end does not repeat them. */
+/* Reserves the ranges of addresses that are mapped in parts. Each is one segment, which must be known before it is
+ * mapped. Events come first, and segments at the end do not repeat their ranges. */
 static void reserve_ranges(const struct replay *replay)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
@@ -236,7 +237,7 @@ static void replay_beginning(struct replay *replay)
     mt_parts_release(&past.memory);
 }
 
-/* Returns the size of an allocation's block, unless the file has it. A free piece is taken from its beginning, and
+/* Returns the size of an allocation's block, unless the file has it. A block begins at the start of a free piece, and
  * free neighbours are always coalesced. So the piece reached to the next block, or to the end of the segment. */
 static uint64_t find_block_bytes(const struct replay *replay, size_t i)
 {
@@ -322,7 +323,7 @@ static void replay_event(struct replay *replay, size_t i, uint64_t time_ns)
     }
 }
 
-/* Returns the time of an event. A clock that was set back stands still, by mt_foreign. */
+/* Returns the time of an event. mt_foreign keeps the time from going back if a clock was set back. */
 static uint64_t time_of(const struct replay *replay, size_t i)
 {
     int64_t us;

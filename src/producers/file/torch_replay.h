@@ -1,10 +1,10 @@
-/* The events of a snapshot as our own, from the memory and blocks that were there before the first of them.
+/* Converts the events of a snapshot to ours, starting from the memory and blocks before the first of them.
  *
  *   state at the end ──backwards along the events──▶ state at the beginning ──▶ map, take
  *                                                    events, forwards ────────▶ map, unmap, take, give ──▶ mt_foreign
  *
- * An event has the bytes that were requested. The bytes of the block, with rounding and with remainders that are too small
- * to be split off, are known only of blocks that are live at the end. For the others they follow from the place of the next
+ * An event has the requested bytes. The bytes of the block, which include rounding and remainders too small to split
+ * off, are known only for blocks that are live at the end. For other blocks they follow from the address of the next
  * block, by the rules of PyTorch's allocator.
  *
  * Threads: one at a time. */
@@ -23,7 +23,7 @@ struct mt_torch_request {
 /* Gives blocks their labels. */
 struct mt_torch_labeler {
     void *context;
-    int64_t start_us; /* the time from which those of events count */
+    int64_t start_us; /* the time at which times of events begin to count */
 
     /* Called before an event is replayed, to emit steps, phases and the like. Optional. */
     void (*moment)(void *context, const struct mt_torch_event *event, uint64_t time_ns);
@@ -35,14 +35,15 @@ struct mt_torch_labeler {
     mt_stack_id (*stack)(void *context, const struct mt_torch_request *request);
 };
 
-/* Counts of a replay. Invariant: the events of all actions sum to those of the snapshot. */
+/* Counts of a replay. Invariant: the events of all actions sum to the events of the snapshot. */
 struct mt_torch_tally {
     uint64_t events[MT_TORCH_ACTION_COUNT];
-    struct mt_torch_before before; /* but for `recorded` */
-    bool ends_refused;             /* no block was taken after the last refused request */
+    struct mt_torch_before before; /* except for `recorded` */
+    bool ends_refused;             /* no block was allocated after the last refused request */
     struct mt_torch_refusal refusal;
 };
 
-/* Replays all events into `foreign`, which is fresh. An event before the labeler's start counts as at it. */
+/* Replays all events into `foreign`, which must be fresh. An event before the labeler's start counts as at the
+ * start. */
 void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
                      struct mt_foreign *foreign, struct mt_torch_tally *out);

@@ -1,5 +1,5 @@
-/* PyTorch's rules: sizes are multiples of ROUNDING. Blocks of up to SMALL_BYTES lie in segments of their own, where
- * every rest is split off. A larger block keeps a rest of up to SMALL_BYTES. */
+/* PyTorch's rules: sizes are multiples of ROUNDING. Blocks of up to SMALL_BYTES are in separate segments, where
+ * every remainder is split off. A larger block keeps a remainder of up to SMALL_BYTES. */
 #include "producers/file/torch_settings.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ static uint64_t read_max_split(const struct mt_value *settings)
     return (uint64_t)bytes;
 }
 
-/* An interval is named after its begin, in MiB. */
+/* The name of an interval is its lower bound in MiB. */
 static uint32_t read_divisions(const struct mt_value *by_interval, int interval)
 {
     struct mt_text name = {0};
@@ -96,7 +96,7 @@ uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint6
     return round_up(bytes, ROUNDING);
 }
 
-/* A block that is never split only takes pieces that are little larger, so a longer rest is no part of it. */
+/* A block that is never split only uses slightly larger pieces, so a longer remainder is not part of it. */
 bool mt_torch_settings_split(const struct mt_torch_settings *settings, uint64_t rounded_bytes, uint64_t rest_bytes)
 {
     assert(rounded_bytes >= ROUNDING);
@@ -115,7 +115,7 @@ bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings)
     return true;
 }
 
-/* Adds them as --alloc spells them, "policy=torch,…", without divisions that differ by size. */
+/* Adds the settings in the syntax of --alloc, "policy=torch,…", without divisions that differ by size. */
 static void format(const struct mt_torch_settings *settings, struct mt_text *out)
 {
     char share[32];
@@ -150,7 +150,7 @@ static void read_pytorch(const struct mt_torch_settings *settings, struct mt_tor
         mt_torch_facts_add(out, "pytorch_alloc_conf", settings->configuration);
 }
 
-/* Reads pairs of texts; others are of no export of ours. */
+/* Reads pairs of texts. Our exports have no other values. */
 static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
 {
     const struct mt_value *settings = mt_value_find(run, "settings");

@@ -1,4 +1,4 @@
-/* Values are looked up by name, so a snapshot may have more than is known here. A value that is used must be of its
+/* Values are looked up by name, so a snapshot may contain unknown ones. A value that is used must have the right
  * kind. */
 #include "producers/file/torch_snapshot.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The keys, each with its last place. */
+/* The keys, each with the place where it was found last. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
         device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id;
@@ -23,7 +23,7 @@ struct reading {
     struct mt_import_sizes sizes;
     struct mt_torch_snapshot *out;
     bool has_time;        /* an event has one */
-    bool has_block_sizes; /* the sizes of events are those of blocks */
+    bool has_block_sizes; /* events have the sizes of blocks, not of requests */
 };
 
 static struct keys make_keys(void)
@@ -47,7 +47,7 @@ bool mt_torch_snapshot_is_one(const struct mt_value *root)
 
 uint64_t mt_torch_snapshot_most_bytes(const struct mt_value *root)
 {
-    enum { REPLAY_BYTES = 48 }; /* for each event: its moment, the bytes of its block, and what it may replace */
+    enum { REPLAY_BYTES = 48 }; /* for each event: its moment, the bytes of its block, and the block it may replace */
     const struct mt_value *traces = mt_value_find(root, "device_traces");
     uint64_t most = mt_value_count(mt_value_find(root, "host_traces"));
     for (uint32_t i = 0; i < mt_value_count(traces); i++)
@@ -78,7 +78,7 @@ static mt_status read_natural(const struct mt_value *dict, struct mt_value_key *
     return MT_OK;
 }
 
-/* The same, but returns `otherwise` where there is none, as in older snapshots. */
+/* The same, but returns `otherwise` if there is none, as in older snapshots. */
 static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key, uint64_t otherwise)
 {
     int64_t integer;
@@ -176,7 +176,7 @@ static void number_moments(struct mt_torch_snapshot *out)
         out->events[i].time_us = (int64_t)i;
 }
 
-/* Reads the events before the state that the snapshot has, and, of one of ours, those after it. */
+/* Reads the events before the snapshot's state and, in one of our exports, the events after it. */
 static mt_status read_events(struct reading *reading, const struct mt_value *before, const struct mt_value *after)
 {
     struct mt_torch_snapshot *out = reading->out;
@@ -212,7 +212,7 @@ static mt_status read_blocks(struct reading *reading, const struct mt_value *lis
     assert(segment->bytes <= MT_IMPORT_MOST_BYTES);
     struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
-    uint64_t next = segment->address; /* older snapshots lack addresses: blocks lie side by side */
+    uint64_t next = segment->address; /* older snapshots lack addresses: blocks are adjacent */
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
         const struct mt_value *value = mt_value_at(list, i);
         struct mt_torch_block *block = &out->blocks[out->block_count];
@@ -240,13 +240,13 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
     return status == MT_OK ? MT_OK : mt_fail_context(status, "segment %" PRIu32, place.index);
 }
 
-/* Of pinned memory, PyTorch writes device -1. */
+/* For pinned memory, PyTorch writes device -1. */
 static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_t device)
 {
     return device == MT_IMPORT_HOST || natural_or(value, &keys->device, 0) == (uint64_t)device;
 }
 
-/* Returns the number of blocks in the device's segments; a list that many segments share counts for each. */
+/* Returns the number of blocks in the device's segments. A list that several segments share counts for each. */
 static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int64_t device)
 {
     uint64_t count = 0;
@@ -292,8 +292,8 @@ static void read_annotations(struct reading *reading, const struct mt_value *lis
     }
 }
 
-/* Ascend's allocator adds PADDING_BYTES to requests, except on newer chips. A live block without room for them shows that
- * it added none. */
+/* Ascend's allocator adds PADDING_BYTES to requests, except on newer chips. A live block without room for them shows
+ * that it added none. */
 static void find_padding(struct mt_torch_snapshot *out)
 {
     enum { PADDING_BYTES = 32 };

@@ -39,7 +39,7 @@ static uint64_t natural_of(const struct mt_value *dict, struct mt_value_key *key
     return mt_value_integer(mt_value_get(dict, key), &integer) && integer >= 0 ? (uint64_t)integer : 0;
 }
 
-/* Counts the events of each device; `counted` has those of each list. */
+/* Counts the events of each device. `counted` has the count of each list, since devices may share lists. */
 static void count_traces(const struct mt_value *root, struct mt_torch_totals *out)
 {
     const uint32_t traces = mt_value_count(mt_value_find(root, "device_traces"));
@@ -58,7 +58,7 @@ static void count_traces(const struct mt_value *root, struct mt_torch_totals *ou
     mt_number_map_release(&counted);
 }
 
-/* Adds up the segments of each device. Those of a list alone show how many devices there are. */
+/* Adds up the segments of each device. In a list of only segments, they also determine the number of devices. */
 static void count_segments(const struct mt_value *root, struct mt_torch_totals *out)
 {
     const struct mt_value *segments = mt_torch_segments_of(root, 0);

@@ -1,5 +1,5 @@
-/* An arena of blocks, and three tables over it, of texts, of shared lists, and of the keys that dicts share: open addressing,
- * at most half full. */
+/* An arena of blocks, and three tables over it: of texts, of shared lists, and of the keys that dicts share. The tables
+ * use open addressing and are at most half full. */
 #include "producers/file/value.h"
 
 #include "base/clock.h"
@@ -108,7 +108,7 @@ bool mt_value_integer(const struct mt_value *value, int64_t *out)
 
 enum { FIRST_BLOCK = 1 << 12, LARGEST_BLOCK = 1 << 20, ALIGNMENT = 8, FIRST_SLOTS = 64, FIRST_ITEMS = 4 };
 
-/* A piece of the arena; its bytes follow it. */
+/* A piece of the arena, followed by its bytes. */
 struct block {
     struct block *previous;
 };
@@ -129,14 +129,14 @@ struct table {
 /* Invariants: [at, end) is the free part of the newest block; bytes <= limits.bytes. */
 struct mt_value_store {
     struct mt_value_limits limits;
-    uint64_t bytes; /* taken: blocks, tables, and what readers counted */
+    uint64_t bytes; /* allocated: blocks, tables, and bytes that readers counted */
     struct block *newest;
     char *at, *end;
     struct table texts, shared, keys;
-    uint64_t seed; /* of the hashes, random: no file can be made to collide */
+    uint64_t seed; /* of the hashes, random, so that no file can cause collisions */
 };
 
-/* A snapshot's values take 5 bytes for each byte of a pickle. */
+/* A snapshot's values use 5 bytes for each byte of a pickle. */
 struct mt_value_limits mt_value_limits_of(uint64_t file_bytes, uint64_t most_bytes)
 {
     const uint64_t longest = UINT64_C(1) << 40, least = UINT64_C(64) << 20;
@@ -194,8 +194,8 @@ mt_status mt_value_store_count(struct mt_value_store *store, uint64_t bytes)
     return MT_OK;
 }
 
-/* Returns the size of the next block: that of all before it together, within bounds. A request for over a quarter of
- * it gets a block of its own. */
+/* Returns the size of the next block: the sum of all blocks before it, within bounds. A request for more than a quarter
+ * of that gets a block of its own. */
 static size_t block_bytes(const struct mt_value_store *store, size_t least)
 {
     size_t usual = store->bytes < FIRST_BLOCK     ? FIRST_BLOCK
@@ -218,7 +218,7 @@ static mt_status add_block(struct mt_value_store *store, size_t least)
     return MT_OK;
 }
 
-/* Takes bytes of the arena, not zeroed. */
+/* Allocates bytes in the arena, not zeroed. */
 static mt_status take(struct mt_value_store *store, size_t bytes, void *out)
 {
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -364,7 +364,7 @@ static mt_status close_all(const struct mt_value_store *store, const struct mt_v
 }
 
 /* Makes room for `count` more. Items that outgrow their place are copied to one of twice the size; the arena keeps
- * the old one. */
+ * the old place. */
 static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint32_t count)
 {
     if (count <= items->capacity - items->count)
@@ -383,8 +383,8 @@ static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint
     return MT_OK;
 }
 
-/* Finds the keys of a dict among those that dicts share, or adds them. *out is NULL if they are not shared: there are few or
- * many, they are no texts, or the file has more kinds of dicts than files have. */
+/* Finds the keys of a dict among the shared keys, or adds them. *out is NULL if they are not shared: there are too few
+ * or too many, they are not texts, or the file has more kinds of dicts than usual files. */
 static mt_status find_keys(struct mt_value_store *store, const struct mt_value *values, uint32_t count,
                            const struct mt_value **out)
 {

@@ -23,7 +23,7 @@ bool mt_viz_page_is_one(const struct mt_whole_file *file)
     return begins_with(file, "<!doctype html") || begins_with(file, "<html");
 }
 
-/* Returns the place of the first character of base64; the length of the file if there is none. */
+/* Returns the position of the first character of base64; the length of the file if there is none. */
 static size_t find_base64(const struct mt_whole_file *file)
 {
     static const char key[] = "\"base64\"";
@@ -45,7 +45,7 @@ static int bits_of(unsigned char character)
     return found != NULL ? (int)(found - alphabet) : -1;
 }
 
-/* Each character brings six bits, and a byte goes out where eight are there, so what is written stays behind what is read. */
+/* Each character adds six bits, and a byte is written once there are eight, so writing stays behind reading. */
 mt_status mt_viz_page_unwrap(struct mt_whole_file *file)
 {
     size_t at = find_base64(file), length = 0;

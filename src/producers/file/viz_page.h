@@ -11,6 +11,6 @@
 /* True if the bytes begin as HTML does. */
 bool mt_viz_page_is_one(const struct mt_whole_file *file);
 
-/* Puts the bytes of the page's first file in the place of the page's. Fails with MT_BAD_TRACE and the place if the page holds
- * none, or one that is damaged. */
+/* Replaces the page's bytes by the bytes of its first file. Fails with MT_BAD_TRACE and the position if the page
+ * contains no file, or a damaged one. */
 mt_status mt_viz_page_unwrap(struct mt_whole_file *file);
