@@ -1,6 +1,6 @@
-/* accelerate launch. It has some 150 options, a configuration file that gives their defaults, and variables for each; all change
- * from version to version. So the installed accelerate reads them itself: python/memtrace/dry/accelerate_launch.py, which
- * answers with the variables and the words that accelerate would start. */
+/* accelerate launch. It has some 150 options, a configuration file with their defaults, and variables for each; all
+ * change between versions. So the installed accelerate reads them itself: python/memtrace/dry/accelerate_launch.py
+ * returns the variables and the words that accelerate would start. */
 #include "producers/program/launcher_readers.h"
 
 #include "base/job_folder.h"
@@ -22,7 +22,7 @@ enum { NUMBER_TEXT = 24 };
 
 /* ---- the answer ---- */
 
-/* Reads a file into a text of its own, which ends with a NUL more. */
+/* Reads a file into a new text, with an additional NUL at its end. */
 static mt_status read_whole(FILE *file, char **out, size_t *out_bytes)
 {
     fseek(file, 0, SEEK_END);
@@ -51,7 +51,7 @@ static mt_status split(size_t bytes, struct mt_launch *launch)
     return MT_OK;
 }
 
-/* Takes the words: a command line of torchrun, or one process. */
+/* Reads the words as a command line of torchrun, or one process. */
 static mt_status take_words(struct mt_launch *launch)
 {
     char *const *words = launch->answer_words;
@@ -99,7 +99,7 @@ static mt_status run_module(char *const *words, const struct mt_launch *launch, 
     return status;
 }
 
-/* Has the module answer into a file of the folder, and reads that. */
+/* Runs the module, which answers into a file of the folder, and reads the file. */
 static mt_status read_answer(char *const *words, const char *folder, FILE *printed, struct mt_launch *launch)
 {
     struct mt_text path = {0};

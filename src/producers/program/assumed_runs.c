@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A dry run with options and a trace of its own. Owns the texts. */
+/* A dry run with its own options and trace. Owns the texts. */
 struct attempt {
     struct mt_dry_options options;
     struct mt_text name, trace;
     char *folder;
 };
 
-/* Makes the task of one value, with a folder for its trace, whose file has the name that the trace of all has. */
+/* Makes the task of one value, with a folder for its trace. The trace's file has the same name as the common trace. */
 static mt_status make_task(const struct mt_dry_child *child, const struct mt_program_job *job, const char *value,
                            size_t number, struct attempt *attempt, struct mt_dry_task *task)
 {
@@ -43,7 +43,7 @@ static void release_attempt(struct attempt *attempt)
     free(attempt->folder);
 }
 
-/* Runs the tasks, and adds their runs to the trace of all. */
+/* Runs the tasks, and adds their runs to the common trace. */
 static mt_status run_tasks(const struct mt_program_job *job, int64_t jobs, struct mt_dry_task *tasks,
                            struct mt_assumed_run *runs, size_t count)
 {
@@ -56,7 +56,7 @@ static mt_status run_tasks(const struct mt_program_job *job, int64_t jobs, struc
     return status;
 }
 
-/* Makes runs side by side. */
+/* Makes runs in parallel. */
 static mt_status make_several(const struct mt_dry_child *child, char *const *words, int output,
                               struct mt_assumed_run *runs, size_t count)
 {
@@ -79,7 +79,7 @@ static mt_status make_several(const struct mt_dry_child *child, char *const *wor
     return status;
 }
 
-/* Fails unless the options are right with each value. */
+/* Fails unless the options are valid with each value. */
 static mt_status check(const struct mt_dry_child *child, const struct mt_assumed_run *runs, size_t count)
 {
     struct mt_dry_options options = *child->options;

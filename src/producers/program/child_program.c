@@ -25,7 +25,7 @@ static void list_awaited(sigset_t *out)
         sigaddset(out, passed_on[i]);
 }
 
-/* What a program is started with. */
+/* The arguments of a program's start. */
 struct beginning {
     char *const *words;
     const struct mt_environment *environment;
@@ -52,7 +52,7 @@ static void become(const struct beginning *begin, const struct mt_children *chil
     _exit(error == ENOENT ? NOT_FOUND : NOT_STARTED);
 }
 
-/* True if a process sent the signal. Those of the terminal and the kernel reach the program by themselves. */
+/* True if a process sent the signal. The terminal and the kernel deliver their signals to the program directly. */
 static int is_sent(const siginfo_t *signal)
 {
     return signal->si_code <= 0 && signal->si_signo != SIGCHLD;
@@ -141,8 +141,8 @@ void mt_child_adopt(struct mt_children *children, pid_t process)
     *MT_HOST_ADD(children->running, children->count) = process;
 }
 
-/* Takes the process that has ended out of those that are running; 0 if none has. The code is NOT_FOUND if another thread has
- * waited for the process and so has its code. */
+/* Removes the process that has ended from the running ones; returns 0 if none has. The code is NOT_FOUND if another
+ * thread has waited for the process and received its code. */
 static pid_t take_ended(struct mt_children *children, int *out_code)
 {
     int status = 0;
@@ -165,7 +165,7 @@ void mt_children_signal(const struct mt_children *children, int signal)
         kill(children->running[i], signal);
 }
 
-/* Passes a signal on, and keeps one that asks to end. */
+/* Passes a signal on, and records one that requests termination. */
 static void take_signal(struct mt_children *children, const siginfo_t *signal)
 {
     const int number = signal->si_signo;
@@ -175,7 +175,7 @@ static void take_signal(struct mt_children *children, const siginfo_t *signal)
         children->ending = number;
 }
 
-/* Takes a signal, for which it waits at most so long. False if none came. */
+/* Takes a signal, for which it waits at most `most`. False if none came. */
 static bool wait_for_signal(struct mt_children *children, const struct timespec *most)
 {
     siginfo_t signal;

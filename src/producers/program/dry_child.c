@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Fails unless the spelling is that of a simulated device that can be opened. */
+/* Fails unless the spelling names a simulated device that can be opened. */
 static mt_status check_device(const char *spelling)
 {
     struct mt_device *device = NULL;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Removes the folders in a list of paths, each ended by NUL. Goes from the last to the first, since inner folders come later. A
- * folder that is not empty stays. */
+/* Removes the folders in a list of paths, each ended by NUL. Goes from the last to the first, since inner folders come
+ * later. Folders that are not empty stay. */
 static void remove_listed(const char *paths, size_t length)
 {
     while (length > 0) {
@@ -32,7 +32,7 @@ void mt_dry_files_end(const char *folder)
     for (int letter; list != NULL && (letter = getc(list)) != EOF;)
         *MT_HOST_ADD(paths, length) = (char)letter;
     while (length > 0 && paths[length - 1] != '\0')
-        length--; /* a path that was not written to its end */
+        length--; /* an incomplete last path */
     remove_listed(paths, length);
     free(paths);
     if (list != NULL)

@@ -1,6 +1,6 @@
-/* The folder of a dry run's files: what the program's Python code would write elsewhere (python/memtrace/dry/overlay.py). One job
- * has one, which its ranks share. */
+/* The folder for files that the program's Python code would write elsewhere (python/memtrace/dry/overlay.py). A job has
+ * one folder, which its ranks share. */
 #pragma once
 
-/* Removes those folders that the program has made elsewhere and that are empty, which a file in its folder lists. */
+/* Removes empty folders that the program has created elsewhere. A file in `folder` lists them. */
 void mt_dry_files_end(const char *folder);

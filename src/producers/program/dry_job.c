@@ -14,7 +14,7 @@
 
 /* ---- the request ---- */
 
-/* Returns the moment at which the program that begins now is ended, in seconds since 1970; 0: never. */
+/* Returns the deadline of a program that begins now, in seconds since 1970; 0: none. */
 static double deadline_of(const struct mt_dry_options *options)
 {
     struct timespec now;
@@ -24,7 +24,7 @@ static double deadline_of(const struct mt_dry_options *options)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9 + (double)options->time_limit;
 }
 
-/* Returns how many cards the program sees. */
+/* Returns the number of cards that the program sees. */
 static int64_t cards_of(const struct mt_dry_options *options, const struct mt_rank_program *program)
 {
     if (options->cards > 0)
@@ -64,9 +64,9 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
     return mt_python_start(&job->environment);
 }
 
-/* ---- the begin ---- */
+/* ---- the beginning ---- */
 
-/* Reads which ranks there are, and the words of each. */
+/* Reads the number of ranks and the words of each. */
 static mt_status read_program(const struct mt_dry_options *options, char *const *words, struct mt_rank_program *out)
 {
     MT_TRY(mt_rank_program_read(words, options->ranks, options->cards, out));
@@ -76,7 +76,7 @@ static mt_status read_program(const struct mt_dry_options *options, char *const 
     return refused == NULL ? MT_OK : mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
 }
 
-/* Makes the file for the program's output, if that is kept. */
+/* Creates the file for the program's output, if that is kept. */
 static mt_status open_output(int output, struct mt_dry_job *job)
 {
     job->output = output;
@@ -122,7 +122,7 @@ mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *child
 
 /* ---- the end ---- */
 
-/* Reads the end of the file, from the begin of a line on. */
+/* Reads the end of the file, from the beginning of a line on. */
 static void read_end(FILE *file, struct mt_text *out)
 {
     enum { MOST_BYTES = 4000 };

@@ -1,5 +1,5 @@
-/* A dry run between its begin and its end: the program's words, its files, and the environment that makes Python's processes
- * begin as dry runs.
+/* A dry run from its beginning to its end: the program's words, its files, and the environment that makes Python
+ * processes start as dry runs.
  *
  * Threads: one at a time for an object. */
 #pragma once
@@ -17,12 +17,12 @@
 struct mt_dry_job {
     const struct mt_dry_child *child;
     struct mt_program_words words;
-    struct mt_rank_program program; /* its ranks; without any the program is one process */
+    struct mt_rank_program program; /* its ranks; without ranks, the program is one process */
     struct mt_program_job files;
     char *overlay; /* the folder for files that the program writes */
     struct mt_environment environment;
-    FILE *printed; /* the output that is kept; NULL: it is not */
-    int output;    /* as of mt_child_start */
+    FILE *printed; /* the kept output; NULL: it is not kept */
+    int output;    /* as for mt_child_start */
 };
 
 /* Makes the files and the environment. Borrows `words`. `output` is a file, MT_OWN_OUTPUT or MT_KEEP_OUTPUT. Fails with
@@ -33,7 +33,8 @@ mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words,
 /* Starts the program, which is one process. Fails as mt_python_server_start does. */
 mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children, pid_t *out, int *out_code);
 
-/* Runs the ranks of a program from begin to end, `limit` at a time. `children` has no other programs. Fails as mt_dry_ranks_run does. */
+/* Runs the ranks of a program to their end, `limit` at a time. `children` has no other programs. Fails as
+ * mt_dry_ranks_run does. */
 mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children, int64_t limit,
                                struct mt_program_outcome *outcome);
 

@@ -12,7 +12,7 @@
 
 enum { RUN_ALL = 8, MOST_RUN = 64 };
 
-/* Of a rank: what tells that two ranks request the same. All zero: it took no memory. */
+/* A rank's requests, to compare ranks. All zero: it requested no memory. */
 struct print {
     double requests; /* a number that depends on all requests, in their order (python/memtrace/dry/program.py) */
     uint64_t peaks[MT_MEASURE_COUNT];
@@ -25,10 +25,10 @@ struct job {
     struct mt_rank_runs runs;
     struct mt_rank_choice choice;
     struct mt_program_outcome *outcome;
-    struct print *prints; /* of runs[0 .. runs.started), once they were compared */
+    struct print *prints; /* of runs[0 .. runs.started), once they have been compared */
 };
 
-/* ---- what a rank requested ---- */
+/* ---- the requests of a rank ---- */
 
 struct search {
     int64_t pid;
@@ -60,7 +60,7 @@ static void look_at(void *context, const struct mt_record_answer *answer)
     if (answer->kind != MT_RECORD_RUN || answer->pid != search->pid)
         return;
     if (mt_trace_open(answer->text, &trace) == MT_OK)
-        (void)read_print(trace, answer->number, search); /* a trace that can't be read is told of with the results */
+        (void)read_print(trace, answer->number, search); /* the results report a trace that can't be read */
     mt_trace_close(trace);
 }
 
@@ -95,7 +95,7 @@ static const struct print *print_of(const struct job *job, int64_t rank)
 
 /* ---- running ---- */
 
-/* After a rank that is out of memory the others are run, since theirs may fit. */
+/* Continues after a rank that is out of memory, since the others may fit. */
 static bool goes_on(void *context, const struct mt_rank_run *run)
 {
     const struct job *job = context;
@@ -121,7 +121,7 @@ static bool is_like_first(void *context, int64_t rank)
     return are_alike(print_of(job, 0), print_of(job, rank));
 }
 
-/* True if all that were to be run were, and none failed but out of memory. */
+/* True if all added ranks ran, and none failed except out of memory. */
 static bool is_whole(const struct job *job)
 {
     for (int64_t i = 0; i < job->runs.started; i++)
@@ -140,7 +140,7 @@ static mt_status add_stand_ins(struct job *job)
     return MT_OK;
 }
 
-/* Records which ranks stand for others, and which one that was run contradicts. */
+/* Records which ranks stand for others, and which rank's run contradicts that. */
 static void keep_choice(const struct job *job)
 {
     struct mt_program_outcome *outcome = job->outcome;
@@ -193,7 +193,7 @@ static bool is_note(const struct mt_record_answer *answer)
     return answer->kind == MT_RECORD_NOTE || answer->kind == MT_RECORD_LOST;
 }
 
-/* Keeps an answer. The notes of ranks are merged, the notes of other processes are not. */
+/* Keeps an answer. Notes of ranks are merged; notes of other processes are not. */
 static void take_answer(struct job *job, const struct mt_record_answer *answer)
 {
     const struct mt_rank_run *run = mt_rank_runs_find(&job->runs, (pid_t)answer->pid);
@@ -207,7 +207,8 @@ static void take_answer(struct job *job, const struct mt_record_answer *answer)
     mt_text_release(&words);
 }
 
-/* Takes the answers rank by rank, since ranks that run side by side answer in any order, and then the answers of other processes. */
+/* Takes the answers in the order of ranks, since parallel ranks answer in any order, and then the answers of other
+ * processes. */
 static mt_status take_answers(struct job *job)
 {
     struct mt_program_outcome all = {0};

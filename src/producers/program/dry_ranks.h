@@ -1,4 +1,4 @@
-/* A dry run of a program of many ranks: runs all, those that are listed, or those that stand for all.
+/* A dry run of a program with many ranks: runs all, those that are listed, or those that stand for all.
  *
  * Threads: one at a time. */
 #pragma once
@@ -11,12 +11,12 @@
 /* The ranks to run, and how. */
 struct mt_dry_ranks {
     const struct mt_rank_program *program;
-    const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */
+    const char *only; /* a list for mt_rank_list_read; NULL: ranks are chosen here */
     const struct mt_program_job *job;
     struct mt_environment *environment;
     struct mt_children *children;    /* without other programs */
     struct mt_python_server *server; /* NULL: none */
-    int output;                      /* as of mt_child_start */
+    int output;                      /* as for mt_child_start */
     int64_t limit;                   /* ranks at a time, at least 1 */
 };
 

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* A task whose process runs. */
+/* A running task. */
 struct running {
     struct mt_dry_task *task;
     struct mt_dry_job job;
@@ -31,7 +31,7 @@ struct loop {
 
 /* ---- the end of a task ---- */
 
-/* Terminates the tasks that run. */
+/* Terminates the running tasks. */
 static void end_all(struct loop *loop)
 {
     loop->is_over = loop->is_mute = true;
@@ -76,9 +76,9 @@ static void wait_for_one(struct loop *loop)
     end_task(loop, one, mt_record_answers_read(one->job.files.answers, mt_program_outcome_keep, outcome));
 }
 
-/* ---- its begin ---- */
+/* ---- the beginning of a task ---- */
 
-/* True if a task has ranks, which run side by side, but not with other tasks. */
+/* True if a task has ranks. These run in parallel, but not together with other tasks. */
 static bool is_many(const struct mt_dry_task *task)
 {
     return task->child.options->ranks > 0 || mt_launcher_is(task->words);
@@ -90,7 +90,7 @@ static bool can_begin(const struct loop *loop)
            (loop->running_count == 0 || !is_many(&loop->tasks[loop->begun]));
 }
 
-/* Starts the process of a task, which ends at once if that fails. Runs the ranks of a task that has some. */
+/* Starts the process of a task. Ends the task at once if that fails. If the task has ranks, runs them. */
 static void begin_task(struct loop *loop)
 {
     struct running *one = mt_host_alloc(sizeof *one);

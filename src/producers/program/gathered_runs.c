@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Has the answers about runs in one trace name another one, where their numbers are larger by `shift`. */
+/* Changes the trace in answers about its runs, and adds `shift` to the runs' numbers. */
 static void rename_trace(struct mt_program_outcome *outcome, const char *from, const char *to, int64_t shift)
 {
     for (size_t i = 0; i < outcome->count; i++) {
@@ -21,7 +21,7 @@ static void rename_trace(struct mt_program_outcome *outcome, const char *from, c
     }
 }
 
-/* Appends a trace to the one of its name beside `trace`. */
+/* Appends a trace to the trace of the same name in the folder of `trace`. */
 static mt_status append_trace(struct mt_program_outcome *outcome, const char *from, const char *trace)
 {
     struct mt_text to = {0};

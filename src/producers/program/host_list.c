@@ -11,7 +11,7 @@
 
 struct host {
     char *name;
-    int64_t slots; /* 0: not said */
+    int64_t slots; /* 0: not given */
 };
 
 struct host_list {
@@ -19,7 +19,7 @@ struct host_list {
     size_t count;
 };
 
-/* Adds a host, or the slots to one that is there. A name that comes twice without a number has two slots. */
+/* Adds a host, or slots to an existing one. A name that occurs twice without a number has two slots. */
 static void add_host(struct host_list *list, const char *name, size_t length, int64_t slots)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -34,7 +34,7 @@ static void add_host(struct host_list *list, const char *name, size_t length, in
     *MT_HOST_ADD(list->hosts, list->count) = (struct host){.name = copy.data, .slots = slots};
 }
 
-/* Adds "NAME", "NAME:N" or "NAME slots=N". False if the number is none. */
+/* Adds "NAME", "NAME:N" or "NAME slots=N". False if the number is invalid. */
 static bool read_host(struct host_list *list, const char *text)
 {
     int64_t slots = 0;

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "producers/program/launch.h"
 
-/* An option as it was given. Texts are borrowed. */
+/* A given option. Texts are borrowed. */
 struct mt_given_option {
     const char *word;      /* as typed, "-n=4" or "-n" */
     const char *values[2]; /* NULL: none was given */
@@ -17,9 +17,9 @@ struct mt_given_option {
 /* A row of a table. */
 struct mt_launcher_option {
     const char *names; /* without dashes, separated by spaces; "a-b" is also "a_b" */
-    int values;        /* how many words it takes: 0 to 2. A value after "=" is the only one */
+    int values;        /* the number of words after it: 0 to 2. A value after "=" is the only one */
     mt_status (*take)(const struct mt_given_option *given,
-                      struct mt_launch *launch); /* NULL: it changes no rank's memory */
+                      struct mt_launch *launch); /* NULL: it does not affect any rank's memory */
 };
 
 /* Reads options up to the script, which it sets. The table ends with a row without names. */
@@ -30,12 +30,12 @@ mt_status mt_launcher_options_read(const struct mt_launcher_option *options, cha
 mt_status mt_launcher_option_refuse(const struct mt_given_option *given, const struct mt_launch *launch,
                                     const char *why);
 
-/* Rows' functions: counts. "1:4", the least and the most, is 4. */
+/* Rows' functions for counts. "1:4", minimum and maximum, is 4. */
 mt_status mt_take_ranks(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_nodes(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_per_node(const struct mt_given_option *given, struct mt_launch *launch);
 
-/* How the script is started. */
+/* Rows' functions for the start of the script. */
 mt_status mt_take_module(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_plain(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_no_local_rank(const struct mt_given_option *given, struct mt_launch *launch);

@@ -13,5 +13,5 @@ mt_status mt_deepspeed_read(char *const *words, struct mt_launch *launch);
 mt_status mt_srun_read(char *const *words, struct mt_launch *launch);
 mt_status mt_mpirun_read(char *const *words, struct mt_launch *launch);
 
-/* Has accelerate read its options itself. Fails with MT_FAILED if it can't be started. */
+/* Makes accelerate read its own options. Fails with MT_FAILED if it can't be started. */
 mt_status mt_accelerate_read(char *const *words, struct mt_launch *launch);

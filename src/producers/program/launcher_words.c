@@ -14,7 +14,7 @@ struct launcher {
     const char *name;    /* in messages */
     const char *program; /* NULL: it is only a module */
     const char *module;  /* NULL: it is only a program */
-    const char *command; /* the word that follows; NULL: none has to */
+    const char *command; /* the required next word; NULL: none */
     mt_status (*read)(char *const *words, struct mt_launch *launch);
 };
 
@@ -81,7 +81,7 @@ bool mt_launch_is_python(char *const *words)
 
 /* ---- reading ---- */
 
-/* Fails for a script that is several programs, or a launcher again. */
+/* Fails for a script that is several programs, or another launcher. */
 static mt_status check_script(const struct mt_launch *launch)
 {
     char *const *rest;
@@ -121,10 +121,10 @@ void mt_launch_release(struct mt_launch *launch)
     *launch = (struct mt_launch){0};
 }
 
-/* ---- its Python ---- */
+/* ---- the launcher's Python ---- */
 
-/* Returns the path of python3 in the folder of a launcher, which is named by a path or found in PATH; NULL if there is none. The
- * caller frees it. */
+/* Returns the path of python3 in the folder of a launcher, which is given by its path or found in PATH; NULL if there
+ * is none. The caller frees it. */
 static char *find_python_beside(const char *launcher)
 {
     const char *slash = strrchr(launcher, '/'), *folder = getenv("PATH");

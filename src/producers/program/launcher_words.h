@@ -4,7 +4,7 @@
  *   accelerate launch --num_processes 8 train.py        mpirun -np 8 --map-by ppr:4:node python train.py
  *   deepspeed --num_gpus 8 train.py
  *
- * Launchers are found by the names of their programs, by path too, and by the names of their Python modules.
+ * Launchers are recognized by the names of their programs, also with a path, and by the names of their Python modules.
  *
  * Threads: one at a time. */
 #pragma once
@@ -15,12 +15,12 @@
 /* True if the words start a launcher. */
 bool mt_launcher_is(char *const *words);
 
-/* True if the words start a program that can only be one of Python: a script, an interpreter, a launcher. */
+/* True if the words start a program that must be Python: a script, an interpreter, a launcher. */
 bool mt_launch_is_python(char *const *words);
 
-/* Reads the words of a program. `cards` is the number of cards of a node, 0 if it is not known. Fails with MT_USAGE for options
- * that are not understood, and with MT_FAILED if accelerate can't be started, which reads its own options. Release *out in any
- * case. */
+/* Reads the words of a program. `cards` is the number of cards of a node, 0 if unknown. Fails with MT_USAGE for options
+ * that are not understood, and with MT_FAILED if accelerate, which reads its own options, can't be started. Release
+ * *out in any case. */
 mt_status mt_launch_read(char *const *words, int64_t cards, struct mt_launch *out);
 void mt_launch_release(struct mt_launch *launch);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes "NAME=VALUE". A name alone is exported, as all are here. */
+/* Takes "NAME=VALUE". A name without a value is exported, as all variables are here. */
 static mt_status take_variable(const struct mt_given_option *given, struct mt_launch *launch)
 {
     const char *equals = strchr(given->values[0], '=');
@@ -22,7 +22,7 @@ static mt_status take_name_and_value(const struct mt_given_option *given, struct
     return MT_OK;
 }
 
-/* Takes "ppr:4:node", and the places that fill one node after the other. */
+/* Takes "ppr:4:node", and mappings that fill one node after another. */
 static mt_status take_places(const struct mt_given_option *given, struct mt_launch *launch)
 {
     static const char *const in_sequence[] = {"slot", "core",    "hwthread", "package", "socket",

@@ -10,7 +10,7 @@
 #define START "sitecustomize.py"
 #define RUN_MODULE "/_module.py"
 
-/* Finds the folder: of an installation or a build, and of a wheel, where the program is a folder below the package. */
+/* Finds the folder: in an installation, a build, or a wheel, where the program is in a folder below the package. */
 static char *find_folder(void)
 {
     char *path = mt_module_find_file("python/memtrace/start/" START);
@@ -27,7 +27,7 @@ mt_status mt_package_find(char **out)
     return *out != NULL ? MT_OK : mt_fail(MT_FAILED, "the Python package was not found with the program");
 }
 
-/* Leaves only absolute folders in PYTHONPATH. The others, also the empty ones, are places in the current folder. */
+/* Keeps only absolute folders in PYTHONPATH. Others, and empty entries, refer to the current folder. */
 static void keep_absolute_folders(struct mt_environment *environment)
 {
     const char *rest = mt_environment_get(environment, "PYTHONPATH");

@@ -13,7 +13,7 @@ static int64_t count_processors(void)
     return sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
 }
 
-/* Returns the memory that processes can have without swapping; UINT64_MAX if the system does not say. */
+/* Returns the memory that processes can use without swapping; UINT64_MAX if unknown. */
 static uint64_t free_of_machine(void)
 {
     char line[128];
@@ -27,7 +27,8 @@ static uint64_t free_of_machine(void)
     return found;
 }
 
-/* Returns a number of the control group that this process sees as its own, as in a container; UINT64_MAX: none, or no limit. */
+/* Returns a number of the control group that this process sees as its own, as in a container; UINT64_MAX: none, or no
+ * limit. */
 static uint64_t read_group(const char *path)
 {
     uint64_t value = UINT64_MAX;

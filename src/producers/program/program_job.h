@@ -10,8 +10,8 @@
 
 /* Zero-initialized: none was begun. */
 struct mt_program_job {
-    char *path;                  /* of the trace, absolute since the program may change its folder; owned */
-    struct mt_job_folder folder; /* for the time that it runs */
+    char *path;                  /* of the trace; absolute, since the program may change its folder; owned */
+    struct mt_job_folder folder; /* exists while the program runs */
     char answers[PATH_MAX];      /* a file in the folder */
 };
 

@@ -16,7 +16,7 @@ static bool is_readable_file(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, R_OK) == 0;
 }
 
-/* Reads the first line of a script, which names its interpreter; "" if it names none. */
+/* Reads the first line of a script if it names an interpreter; "" otherwise. */
 static void read_interpreter_line(const char *path, char *line, int size)
 {
     FILE *file = fopen(path, "r");

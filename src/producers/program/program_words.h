@@ -1,4 +1,4 @@
-/* The words of a program that a user names: a Python script alone runs under the user's interpreter.
+/* The words of a program that a user names. A Python script without an interpreter runs under the user's.
  *
  *   train.py --lr 1 ──▶ /home/me/venv/bin/python train.py --lr 1
  *
@@ -12,7 +12,7 @@
 struct mt_program_words {
     char *const *words; /* to start, ending with NULL */
     char **made;        /* owned; NULL: the words are the user's */
-    char *interpreter;  /* owned; NULL: the first word is no script */
+    char *interpreter;  /* owned; NULL: the first word is not a script */
     const char *source; /* how the interpreter was found: ".venv"; NULL: there is none, or the user named it */
 };
 

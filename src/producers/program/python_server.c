@@ -22,7 +22,7 @@ enum { OUTPUTS = 2, ENDED_BY_SIGNAL = 128 };
 
 /* ---- the server ---- */
 
-/* Reads a number that the server sends. False if it has ended, or a signal asks this process to end. */
+/* Reads a number from the server. False if the server has ended, or a signal requests this process's end. */
 static bool read_number(const struct mt_python_server *server, struct mt_children *children, int64_t *out)
 {
     enum { LOOK_MS = 100 };
@@ -54,7 +54,8 @@ void mt_python_server_end(struct mt_python_server *server)
     *server = (struct mt_python_server){0};
 }
 
-/* Starts the process, with one end of the socket. It prints nowhere: its processes get their files with each request. */
+/* Starts the process, with one end of the socket. It prints nothing: its processes get their files with each
+ * request. */
 static mt_status start_process(struct mt_python_server *server, struct mt_children *children, char *const *words,
                                const struct mt_environment *environment, int end)
 {
@@ -70,7 +71,7 @@ static mt_status start_process(struct mt_python_server *server, struct mt_childr
     return status;
 }
 
-/* Starts the server, and waits until its imports are made. Without success the server does not run. */
+/* Starts the server, and waits until its imports are done. If that fails, the server does not run. */
 static void start(struct mt_python_server *server, struct mt_children *children, char *const *words, size_t script,
                   const struct mt_environment *environment)
 {
@@ -169,7 +170,8 @@ static bool has_words(const struct mt_python_server *server, char *const *words,
     return server->count == script + 1;
 }
 
-/* True if the interpreter is a binary. A script in its place may run something else, and would do so once more for the server. */
+/* True if the interpreter is a binary. A script instead may run other code, which would run a second time for the
+ * server. */
 static bool is_binary(const char *interpreter)
 {
     static const char elf[] = {'\x7f', 'E', 'L', 'F'};
@@ -182,7 +184,7 @@ static bool is_binary(const char *interpreter)
     return is_elf;
 }
 
-/* Returns a process of the server; 0 if the program is to be started by itself. */
+/* Returns a process of the server; 0 if the program must be started without it. */
 static pid_t start_served(struct mt_python_server *server, struct mt_children *children, char *const *words,
                           const struct mt_environment *environment, int output)
 {

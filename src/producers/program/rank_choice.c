@@ -16,7 +16,8 @@ void mt_rank_choice_begin(int64_t ranks, struct mt_rank_choice *out)
     }
 }
 
-/* Calls `visit` with each digit's number and the ranks that differ from rank 0 in it by its least and its most. */
+/* Calls `visit` with each digit and the two ranks that differ from rank 0 only in it: by its least and its greatest
+ * value. */
 static void each_digit(const struct mt_rank_choice *choice,
                        void (*visit)(void *context, int digit, int64_t least, int64_t most), void *context)
 {

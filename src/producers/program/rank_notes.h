@@ -1,11 +1,11 @@
-/* What ranks have noted: each line once, with the ranks that said it.
+/* Notes of ranks: each line once, with the ranks that wrote it.
  *
  * Threads: one at a time for an object. */
 #pragma once
 
 #include <stdint.h>
 
-/* One line. Invariant: ranks[0 .. count) rise, and count > 0. */
+/* One line. Invariant: ranks[0 .. count) are ascending, and count > 0. */
 struct mt_rank_note {
     char *words;
     int64_t *ranks; /* an array for MT_HOST_ADD */
@@ -14,7 +14,7 @@ struct mt_rank_note {
 
 /* Starts as {0}. Invariant: notes[0 .. count) have different words. */
 struct mt_rank_notes {
-    struct mt_rank_note *notes; /* an array for MT_HOST_ADD, in the order in which they were first said */
+    struct mt_rank_note *notes; /* an array for MT_HOST_ADD, in the order of their first occurrence */
     int64_t count;
 };
 

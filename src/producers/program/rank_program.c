@@ -45,7 +45,7 @@ static void make_words(struct mt_rank_program *out)
 
 /* ---- counts ---- */
 
-/* Finds the number of ranks, and of those a node, from what was asked for and what the launcher's words say. */
+/* Finds the number of ranks, and of ranks per node, from the request and the launcher's words. */
 static mt_status count_ranks(int64_t ranks, int64_t per_node, struct mt_rank_program *out)
 {
     const struct mt_launch *launch = &out->launch;
@@ -108,7 +108,7 @@ void mt_rank_program_prepare(const struct mt_rank_program *program, struct mt_en
     }
 }
 
-/* Makes the cards of a rank visible to it alone. */
+/* Makes a rank's cards visible only to it. */
 static void show_own_cards(const struct mt_rank_program *program, int64_t local_rank,
                            struct mt_environment *environment)
 {

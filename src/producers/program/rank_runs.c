@@ -67,7 +67,7 @@ static int64_t number_of(const char *name, const char *word)
     return strncmp(name, word, length) == 0 && name[length] == '.' ? strtoll(name + length + 1, NULL, 10) : -1;
 }
 
-/* Adds the ranks that are wanted, and counts those that wait. */
+/* Adds the ranks that are wanted, and counts the waiting ranks. */
 static mt_status read_folder(struct mt_rank_runs *runs, int64_t *out_waiting)
 {
     DIR *folder = opendir(runs->mail);
@@ -105,7 +105,8 @@ static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *child
                                   &next->code);
 }
 
-/* The state of running: the ranks that wait, since how many ticks all do, and whether further ones begin. */
+/* The state of running: the number of waiting ranks, for how many ticks all have been waiting, and whether others
+ * begin. */
 struct course {
     int64_t waiting, idle;
     bool is_on;
@@ -117,7 +118,7 @@ static bool can_start(const struct mt_rank_runs *runs, const struct mt_children 
     return course->is_on && runs->started < runs->count && children->count - course->waiting < limit;
 }
 
-/* Waits a tick, and takes a rank that has ended: its code, and whether others are to begin after it. */
+/* Waits a tick. If a rank has ended, stores its code and decides whether further ranks begin. */
 static void wait_for_rank(struct mt_rank_runs *runs, struct mt_children *children, struct course *course,
                           bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context)
 {
@@ -134,7 +135,7 @@ static void wait_for_rank(struct mt_rank_runs *runs, struct mt_children *childre
     course->is_on = course->is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);
 }
 
-/* Looks for ranks that wait. If all do for long, tells them to go on. */
+/* Counts waiting ranks. If all have been waiting for long, releases them. */
 static void look_for_waiting(struct mt_rank_runs *runs, const struct mt_children *children, struct course *course)
 {
     if (read_folder(runs, &course->waiting) != MT_OK)

@@ -5,7 +5,7 @@
 /* Numbers of a rank. */
 enum number { RANK, RANKS, LOCAL_RANK, PER_NODE, NODE, NODES, NUMBERS };
 
-/* A variable, whose value is a text, or else a number. */
+/* A variable. Its value is a text or, if that is NULL, a number. */
 struct variable {
     const char *name, *text;
     enum number number;

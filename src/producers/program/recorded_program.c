@@ -27,7 +27,7 @@ static mt_status find_library(char **out)
     return MT_OK;
 }
 
-/* Fails if another tool is there: the driver and NVTX load one library each. */
+/* Fails if another tool is present: the driver and NVTX load one library each. */
 static mt_status check_environment(void)
 {
     static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
@@ -39,7 +39,7 @@ static mt_status check_environment(void)
     return MT_OK;
 }
 
-/* Has the driver and NVTX load the library that records CUDA's calls. */
+/* Makes the driver and NVTX load the library that records CUDA's calls. */
 static mt_status prepare_cuda(struct mt_environment *environment)
 {
     char *library;
@@ -51,8 +51,8 @@ static mt_status prepare_cuda(struct mt_environment *environment)
     return MT_OK;
 }
 
-/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. A build that can't
- * says so only of Python, since any other program may not use PyTorch. */
+/* Makes Python record PyTorch, if that is wanted and possible. Otherwise appends the reason to *obstacle. A build
+ * without support reports that only for Python, since other programs may not use PyTorch. */
 static mt_record_torch prepare_torch(const struct mt_recorded_program *program, struct mt_environment *environment,
                                      struct mt_text *obstacle)
 {
@@ -69,7 +69,7 @@ static mt_record_torch prepare_torch(const struct mt_recorded_program *program, 
     return MT_RECORD_TORCH_NOT;
 }
 
-/* Tells the observer a sentence: the text and what follows from it. */
+/* Passes a sentence to the observer: the text and its consequence. */
 static void note(const struct mt_recorded_observer *observer, const char *text, const char *consequence)
 {
     struct mt_text sentence = {0};
@@ -78,7 +78,7 @@ static void note(const struct mt_recorded_observer *observer, const char *text, 
     mt_text_release(&sentence);
 }
 
-/* Prepares both ways of recording. Fails if neither is left; notes which one is missing. */
+/* Prepares both ways of recording. Fails if neither is possible; otherwise notes a missing one. */
 static mt_status prepare_ways(const struct mt_recorded_program *program, const struct mt_recorded_observer *observer,
                               struct mt_environment *environment, mt_record_torch *out)
 {

@@ -1,4 +1,4 @@
-/* A program that is recorded as it runs: CUDA's calls by a library that the driver loads into its processes, PyTorch's
+/* Records a program while it runs: CUDA's calls by a library that the driver loads into its processes, PyTorch's
  * allocator by memtrace's Python package.
  *
  * Threads: one at a time. */
@@ -23,16 +23,16 @@ struct mt_recorded_program {
     int device;          /* the GPU whose memory is counted; MT_EVERY_DEVICE: all */
 };
 
-/* Receives what happens while a program is recorded. */
+/* Receives events while a program is recorded. */
 struct mt_recorded_observer {
     void *context;
     /* Receives a sentence about something that is not recorded. */
     void (*note)(void *context, const char *text);
-    /* Is called before the program starts, with the trace's absolute path, if the trace can be written. NULL is allowed. */
+    /* Called before the program starts, with the trace's absolute path, if the trace can be written. May be NULL. */
     void (*begins)(void *context, const char *trace);
 };
 
-/* Runs the program. It runs also if it can't be recorded; then out->path is NULL. Fails if it can't be started; then
+/* Runs the program, even if it can't be recorded; then out->path is NULL. Fails if it can't be started; then
  * out->code is set as by mt_child_start. Release *out in any case. */
 mt_status mt_recorded_program_run(const struct mt_recorded_program *program, int output,
                                   const struct mt_recorded_observer *observer, struct mt_program_outcome *out);

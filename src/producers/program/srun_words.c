@@ -1,11 +1,11 @@
-/* Slurm's srun. Within a job, what its options leave out is in the environment. */
+/* Slurm's srun. Inside a job, the environment has the values of missing options. */
 #include "producers/program/launcher_options.h"
 #include "producers/program/launcher_readers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Takes "ALL,NAME=VALUE". The environment without some variables is not made. */
+/* Takes "ALL,NAME=VALUE". Refuses lists that leave out variables of the environment. */
 static mt_status take_variables(const struct mt_given_option *given, struct mt_launch *launch)
 {
     const char *rest = given->values[0];
@@ -35,7 +35,7 @@ static mt_status take_cards(const struct mt_given_option *given, struct mt_launc
     return mt_launcher_option_refuse(given, launch, "a dry run needs a number of cards");
 }
 
-/* Slurm gives each task of a node other cards. */
+/* Slurm gives each task of a node different cards. */
 static mt_status take_own_cards(const struct mt_given_option *given, struct mt_launch *launch)
 {
     launch->cards_are_own = true;
@@ -71,7 +71,7 @@ static const struct mt_launcher_option options[] = {
      1, NULL},
     {0}};
 
-/* Reads what sbatch says of the job, for a number that is not given. */
+/* Reads a number that is not given from sbatch's variables of the job. */
 static void read_job(const char *variable, int64_t *number)
 {
     const char *text = getenv(variable);
@@ -91,7 +91,7 @@ mt_status mt_srun_read(char *const *words, struct mt_launch *launch)
     if (launch->ranks == 0)
         read_job("SLURM_NTASKS_PER_NODE", &launch->per_node);
     if (!has_nodes && launch->nodes > 0 && launch->ranks % launch->nodes != 0)
-        launch->nodes = 0; /* it uses a part of the job's nodes */
+        launch->nodes = 0; /* it uses only some of the job's nodes */
     if (launch->ranks == 0 && launch->nodes == 0 && launch->per_node == 0)
         return mt_fail(MT_USAGE, "srun: how many tasks? Give their number with -n");
     return MT_OK;

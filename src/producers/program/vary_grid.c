@@ -60,7 +60,7 @@ static mt_status add_list(const char *given, struct mt_vary_grid *grid)
 
 /* ---- words ---- */
 
-/* Returns the name in a word, behind its @ at the begin or behind a =; NULL if there is none. */
+/* Returns the name in a word, after its leading @ or after =@; NULL if there is none. */
 static const char *name_in(const char *word)
 {
     const char *at = word[0] == '@' ? word : strstr(word, "=@");
@@ -70,7 +70,7 @@ static const char *name_in(const char *word)
     return name[0] != '\0' ? name : NULL;
 }
 
-/* Returns the list of that name; the grid's count if there is none. */
+/* Returns the index of the list with a name; the grid's count if there is none. */
 static size_t find_list(const struct mt_vary_grid *grid, const char *name)
 {
     size_t list = 0;
