@@ -1,4 +1,4 @@
-/* Attention, eager. A tensor is released where the reference program's name for it goes out of scope. */
+/* Attention, eager. A tensor is released where its name in the reference program goes out of scope. */
 #include "producers/model/attention_layer.h"
 
 #include "producers/model/functions.h"
@@ -33,7 +33,7 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
     return out;
 }
 
-/* Returns the role of a projection (B,T,C). Products save it if its heads can be folded without a copy; attention as
+/* Returns the role of a projection (B,T,C). Products save it if its heads can be folded without a copy. Attention as
  * one op always saves it. */
 static mt_role projection_role(const struct mt_attention_layer *layer, const struct mt_tensor *x)
 {
@@ -118,7 +118,7 @@ static struct mt_tensor *softmax_of(struct mt_runtime *rt, mt_attention_kind kin
     return kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, x) : softmax(rt, x);
 }
 
-/* Returns the role of what softmax is computed of: the one op keeps only its result. */
+/* Returns the role of softmax's operand. Softmax as one op saves only its result. */
 static mt_role softmax_operand_role(mt_attention_kind kind)
 {
     return kind == MT_ATTENTION_SOFTMAX ? MT_ROLE_TEMPORARY : MT_ROLE_ACTIVATION;
@@ -157,7 +157,7 @@ static double score_scale(const struct mt_tensor *q)
     return 1 / sqrt((double)q->shape[3]);
 }
 
-/* Computes the same with the scale, the mask and the softmax as one op. */
+/* Computes the same with scale, mask and softmax as one op. */
 static struct mt_tensor *weights_attention(struct mt_runtime *rt, struct mt_tensor *q, struct mt_tensor *k,
                                            struct mt_tensor *v)
 {
@@ -185,7 +185,7 @@ static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor
     return context;
 }
 
-/* Computes attention of (B,H,T,D) in one of four ways. `mask` is NULL where it is a part of an op, or there is none. */
+/* Computes attention of (B,H,T,D) in one of four ways. `mask` is NULL if it is part of an op, or if there is none. */
 static struct mt_tensor *attend(struct mt_runtime *rt, const struct mt_attention_layer *layer, struct mt_tensor *q,
                                 struct mt_tensor *k, struct mt_tensor *v, struct mt_tensor *mask)
 {
@@ -197,7 +197,7 @@ static struct mt_tensor *attend(struct mt_runtime *rt, const struct mt_attention
                                : masked_attention(rt, layer->kind, q, k, v, mask);
 }
 
-/* Computes the mask of a layer; NULL if that is a part of an op, or there is none. */
+/* Computes the mask of a layer; NULL if it is part of an op, or if there is none. */
 static struct mt_tensor *layer_mask(struct mt_runtime *rt, const struct mt_attention_layer *layer, int64_t length)
 {
     const bool is_in_op = layer->kind == MT_ATTENTION_WEIGHTS || layer->kind == MT_ATTENTION_FLASH;

@@ -1,6 +1,6 @@
 /* Causal attention with its projections, eager: a layer of the transformer. It can also be run alone.
  *
- *   x (B,T,C) ─▶ q, k, v (B,H,T,D) ─▶ attention, in one of four ways ─▶ heads side by side (B,T,C) ─▶ output
+ *   x (B,T,C) ─▶ q, k, v (B,H,T,D) ─▶ attention, in one of four ways ─▶ concatenated heads (B,T,C) ─▶ output
  *
  * B batch, T sequence, C d_model, H heads, D = C/H. */
 #pragma once
@@ -9,7 +9,7 @@
 #include "producers/model/parameter.h"
 #include "producers/model/tensor.h"
 
-/* Invariants: heads divides C; without_mask only of MT_ATTENTION_CUSTOM and MT_ATTENTION_SOFTMAX. */
+/* Invariants: heads divides C; without_mask only for MT_ATTENTION_CUSTOM and MT_ATTENTION_SOFTMAX. */
 struct mt_attention_layer {
     int64_t heads;
     bool rope;
@@ -23,7 +23,7 @@ struct mt_attention_layer {
 struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct mt_attention_layer *layer,
                                              struct mt_tensor *x);
 
-/* Does the same without projections and RoPE: the output is the attention of q, k and v, each (B,T,C). The layer's projections
- * are not used. */
+/* Does the same without projections and RoPE: the output is the attention of q, k and v, each (B,T,C). The layer's
+ * projections are not used. */
 struct mt_tensor *mt_attention_layer_attend(struct mt_runtime *rt, const struct mt_attention_layer *layer,
                                             struct mt_tensor *q, struct mt_tensor *k, struct mt_tensor *v);

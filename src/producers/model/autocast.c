@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The parameters whose copies the open region holds, in the order in which they were made; borrowed. */
+/* The parameters with copies in the open region, in the order of their first casts; borrowed. */
 struct mt_cast_cache {
     mt_dtype dtype; /* of the region's products */
     struct mt_parameter **parameters;
@@ -53,7 +53,7 @@ void mt_autocast_end(struct mt_runtime *rt)
     free(cache);
 }
 
-/* Casts in an op of its own: in labels a copy is "cast", whatever op it is made for. */
+/* Casts in a separate op: labels call a copy "cast", whatever op needs it. */
 static struct mt_tensor *cast_to(struct mt_runtime *rt, mt_role role, struct mt_tensor *x, mt_dtype dtype)
 {
     struct mt_scope outer = mt_scope_category(rt, rt->scope.category, "cast");

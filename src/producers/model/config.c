@@ -45,12 +45,12 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
-/* The keys of a file of sizes. All but the last must be there. */
+/* The keys of a file of sizes. All but the last are required. */
 enum { KEY_ROPE = 5, KEY_COUNT };
 static const char *const keys[KEY_COUNT] = {"vocab", "d_model", "d_ff", "layers", "heads", [KEY_ROPE] = "rope"};
 
-/* Sets the size, or RoPE, that `key` of a JSON file names. Fails with MT_USAGE if the key is unknown or the value of
- * another type. */
+/* Sets the size, or RoPE, that `key` of a JSON file names. Fails with MT_USAGE if the key is unknown or its value has
+ * the wrong type. */
 static mt_status set_key(struct mt_model_config *config, const char *path, const char *key, const json_t *value)
 {
     int64_t *const sizes[KEY_ROPE] = {&config->vocab, &config->d_model, &config->d_ff, &config->layers, &config->heads};
@@ -69,7 +69,7 @@ static mt_status set_key(struct mt_model_config *config, const char *path, const
     return MT_OK;
 }
 
-/* Fails with MT_USAGE, the sizes that the file lacks and an example that lacks none, if it lacks one. */
+/* Fails with MT_USAGE if the file lacks sizes. The message lists them and shows a complete example. */
 static mt_status check_complete(const char *path, const json_t *root)
 {
     const struct mt_model_config *like = &models[0];
@@ -101,7 +101,7 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
 {
     json_error_t error;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL && error.line < 1) /* it could not be read at all */
+    if (root == NULL && error.line < 1) /* the file could not be read at all */
         return mt_fail(MT_USAGE, "the model's sizes can't be read: %s", error.text);
     if (root == NULL)
         return mt_fail(MT_USAGE, "%s, line %d: %s", path, error.line, error.text);

@@ -1,4 +1,4 @@
-/* Checks of a configuration: ranges, sizes that must fit each other, and settings that exclude each other. */
+/* Checks of a configuration: ranges, sizes that depend on each other, and settings that exclude each other. */
 #include "base/checked.h"
 #include "kernels/fp8.h"
 #include "producers/model/settings.h"
@@ -56,7 +56,7 @@ static mt_status check_flash(const struct mt_model_config *m)
                    LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
 }
 
-/* Checks that products may have operands of 8 bits. */
+/* Checks that fp8 products are possible. */
 static mt_status check_fp8(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;

@@ -1,5 +1,5 @@
-/* The eager model behind the table of a training run. The tensors of a step are released in the order of the
- * reference program's names. */
+/* The eager model as an implementation of the training run's table. The tensors of a step are released in the order of
+ * the reference program's names. */
 #include "base/memory.h"
 #include "producers/model/autocast.h"
 #include "producers/model/graph.h"
@@ -16,11 +16,11 @@ struct eager {
     struct mt_transformer model;
     struct mt_loss_scaler scaler;              /* of fp16 */
     struct mt_tensor *logits, *loss;           /* of the step, held */
-    struct mt_tensor *last_logits, *last_loss; /* of the step before, if outputs are kept, until there are new ones */
+    struct mt_tensor *last_logits, *last_loss; /* of the step before, kept until new ones exist if outputs are kept */
 };
 
-/* Sets the time that PyTorch takes to launch a kernel. Under autocast operators first look which dtype they take, and
- * launch the conversions: half as much again, in forward and backward (docs/cards.md). */
+/* Sets PyTorch's time to launch a kernel. Under autocast, operators first determine their dtype and launch conversions,
+ * which takes half as much again, in forward and backward (docs/cards.md). */
 static void set_launch(struct mt_runtime *rt, bool autocast)
 {
     const uint64_t launch_ns = rt->device->card.eager_launch_ns;

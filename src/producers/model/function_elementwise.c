@@ -1,4 +1,4 @@
-/* Elementwise functions and their gradients. A backward allocates what PyTorch's formula allocates, in its order. */
+/* Elementwise functions and their gradients. A backward makes the allocations of PyTorch's formula, in its order. */
 #include "producers/model/functions.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@ static mt_dtype promoted(const struct mt_tensor *a, const struct mt_tensor *b)
     return a->dtype == b->dtype ? a->dtype : MT_F32;
 }
 
-/* Computes a binary op: its output has the broadcast shape of both operands, which one of them has already. */
+/* Computes a binary op: its output has the broadcast shape of both operands, which is the shape of one of them. */
 static struct mt_tensor *binary_output(struct mt_runtime *rt, mt_role role, const char *name, mtk_binary_op op,
                                        const struct mt_tensor *a, const struct mt_tensor *b)
 {
@@ -120,7 +120,7 @@ struct mt_tensor *mt_multiply(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* Computes db = -grad * ((a / b) / b), term by term as PyTorch's formula has it. */
+/* Computes db = -grad * ((a / b) / b), term by term like PyTorch's formula. */
 static struct mt_tensor *divisor_gradient(struct mt_runtime *rt, struct mt_tensor *grad, struct mt_tensor *a,
                                           struct mt_tensor *b)
 {
@@ -228,7 +228,7 @@ struct mt_tensor *mt_scalar(struct mt_runtime *rt, mt_role role, const char *nam
     return out;
 }
 
-/* The gradient goes to x if the mask is set, and 0 else. Saved: the mask. */
+/* The gradient goes to x where the mask is set; elsewhere it is 0. Saved: the mask. */
 static void where_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                            struct mt_tensor **out)
 {

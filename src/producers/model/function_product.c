@@ -1,5 +1,5 @@
 /* Matrix products, softmax and attention as single ops, and their gradients. An op that computes several steps at once
- * saves memory by the tensors between them, which it does not keep. */
+ * saves memory because it does not keep the tensors between them. */
 #include "producers/model/autocast.h"
 #include "producers/model/functions.h"
 #include "producers/model/use.h"
@@ -53,7 +53,7 @@ struct mt_tensor *mt_bmm(struct mt_runtime *rt, mt_role role, const char *name, 
     return out;
 }
 
-/* Takes one number for each row of x: (…, 1), in the dtype of sums. */
+/* Allocates one number for each row of x: (…, 1), in the dtype of sums. */
 static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const char *name, const struct mt_tensor *x)
 {
     int64_t shape[MT_MAX_DIMS];
@@ -62,8 +62,8 @@ static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const c
     return mt_tensor_empty(rt, role, name, mt_sum_dtype(x->dtype), x->dims, shape);
 }
 
-/* Takes the product of gradient and weights, like PyTorch, whose kernel reads it in place of the gradient
- * (softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu). Saved: the result. */
+/* Allocates the product of gradient and weights. PyTorch does the same: its kernel reads the product instead of the
+ * gradient (softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu). Saved: the result. */
 static void softmax_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                              struct mt_tensor **out)
 {
@@ -104,8 +104,8 @@ struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const c
     return out;
 }
 
-/* Takes (B,H,T,D) like `like`, in memory as (B,T,H,D): so heads are put side by side, and taken apart, without a
- * copy. */
+/* Allocates (B,H,T,D) like `like`, with the layout (B,T,H,D) in memory, so that heads are concatenated and split
+ * without a copy. */
 static struct mt_tensor *heads_by_position(struct mt_runtime *rt, mt_role role, const char *name,
                                            const struct mt_tensor *like)
 {
@@ -194,7 +194,7 @@ struct mt_tensor *mt_einsum_linear(struct mt_runtime *rt, const char *name, mt_r
     return y;
 }
 
-/* Folds batch and heads of (B,H,M,N) into one dimension, copying where the strides need it. */
+/* Folds batch and heads of (B,H,M,N) into one dimension. Copies if the strides require it. */
 static struct mt_tensor *fold_heads(struct mt_runtime *rt, struct mt_tensor *x)
 {
     if (x == NULL)
@@ -204,7 +204,7 @@ static struct mt_tensor *fold_heads(struct mt_runtime *rt, struct mt_tensor *x)
     return mt_reshape(rt, MT_ROLE_ACTIVATION, "copy", x, 3, shape);
 }
 
-/* Computes (B,H,M,K) · (B,H,K,N), which is (B,H,M,N). */
+/* Computes (B,H,M,K) · (B,H,K,N), shaped (B,H,M,N). */
 static struct mt_tensor *head_product(struct mt_runtime *rt, mt_role role, struct mt_tensor *left,
                                       struct mt_tensor *right)
 {

@@ -15,7 +15,7 @@ static struct mt_tensor *expand(struct mt_runtime *rt, struct mt_tensor *grad, c
     return mt_tensor_view(rt, grad, edge->dims, edge->shape, stride, 0);
 }
 
-/* Computes a reduction over the last dimension, which stays as 1. */
+/* Computes a reduction over the last dimension, whose size becomes 1. */
 static struct mt_tensor *reduce_last(struct mt_runtime *rt, mt_role role, const char *name, mtk_reduce_op op,
                                      const struct mt_tensor *x)
 {
@@ -30,7 +30,7 @@ static struct mt_tensor *reduce_last(struct mt_runtime *rt, mt_role role, const 
     return out;
 }
 
-/* The gradient, repeated over what was summed. */
+/* The gradient, repeated along the summed dimensions. */
 static void sum_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                          struct mt_tensor **out)
 {
@@ -46,7 +46,7 @@ struct mt_tensor *mt_sum_last(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* The gradient, repeated over what was averaged and divided by their number. */
+/* The gradient, repeated along the averaged elements and divided by their number. */
 static void mean_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                           struct mt_tensor **out)
 {
@@ -75,7 +75,7 @@ struct mt_tensor *mt_mean_all(struct mt_runtime *rt, mt_role role, const char *n
     return out;
 }
 
-/* Counts the elements of each row that `mask` has set, in int64, by way of a copy of the mask in int64. */
+/* Counts the set elements of `mask` in each row, in int64, via a copy of the mask in int64. */
 static struct mt_tensor *count_in_rows(struct mt_runtime *rt, const struct mt_tensor *mask,
                                        const struct mt_tensor *rows)
 {
@@ -88,7 +88,7 @@ static struct mt_tensor *count_in_rows(struct mt_runtime *rt, const struct mt_te
     return count;
 }
 
-/* The gradient goes in equal parts to every element that equals the maximum. Saved: x, the result. */
+/* The gradient is split equally between all elements that equal the maximum. Saved: x, the result. */
 static void max_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                          struct mt_tensor **out)
 {
@@ -140,7 +140,7 @@ static void logsumexp_backward(struct mt_runtime *rt, const struct mt_node *node
     MT_RELEASE(rt, share, difference, column, result);
 }
 
-/* Replaces infinite maxima by 0, since they are to be subtracted. Takes their magnitude and a mask. */
+/* Replaces infinite maxima by 0 before they are subtracted. Allocates their magnitude and a mask. */
 static void replace_infinite(struct mt_runtime *rt, struct mt_tensor *maxima)
 {
     struct mt_tensor *magnitude = mt_tensor_temporary_like(rt, "logsumexp.abs", maxima);

@@ -64,7 +64,7 @@ static struct mt_tensor *permuted_view(struct mt_runtime *rt, struct mt_tensor *
     return mt_tensor_view(rt, x, x->dims, shape, stride, 0);
 }
 
-/* The gradient with its dimensions put back. */
+/* The gradient with its dimensions permuted back. */
 static void permute_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                              struct mt_tensor **out)
 {
@@ -106,7 +106,7 @@ struct mt_tensor *mt_reshape(struct mt_runtime *rt, mt_role role, const char *na
     return out;
 }
 
-/* The gradient of a rotation is the rotation back. */
+/* The gradient of a rotation is the inverse rotation. */
 static void rotate_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)
 {
@@ -123,7 +123,7 @@ struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *nam
     return out;
 }
 
-/* Notes that a kernel used `scratch`, and releases it. */
+/* Records that a kernel used `scratch`, and releases it. */
 static void use_up(struct mt_runtime *rt, struct mt_tensor *scratch)
 {
     mt_use_scratch(rt, scratch);
@@ -135,8 +135,8 @@ static struct mt_tensor *index_scratch(struct mt_runtime *rt, const char *name, 
     return mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, MT_I64, index->dims, index->shape);
 }
 
-/* Takes and releases the scratch of PyTorch's index_put around its scatter: tensors of the index's shape, and one
- * byte of the sort's. */
+/* Allocates and releases the scratch of PyTorch's index_put around its scatter: tensors of the index's shape, and one
+ * byte for the sort. */
 static void take_scatter_scratch(struct mt_runtime *rt, const struct mt_tensor *index)
 {
     struct mt_tensor *remainder = index_scratch(rt, "remainder", index),
@@ -179,7 +179,7 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
     return out;
 }
 
-/* Zeros as large as x, with the gradient at the places that were read. Saved: the index; x for its shape, as in
+/* Zeros as large as x, with the gradient at the selected places. Saved: the index; x for its shape, as in
  * PyTorch. */
 static void gather_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                             struct mt_tensor **out)

@@ -1,8 +1,8 @@
-/* Attention of the fused model, on views of the projections that one product computed:
+/* Attention of the fused model, on views of the projections, which one product computed:
  *
- *   projected (B,T,3C)   | Q: H x D | K: H x D | V: H x D |    each seen as (B,H,T,D), without a copy
+ *   projected (B,T,3C)   | Q: H x D | K: H x D | V: H x D |    each viewed as (B,H,T,D), without a copy
  *
- * `weights` computes scores and softmax in place, and keeps that one tensor of size T²; `flash` keeps none. */
+ * `weights` computes scores and softmax in place, and keeps only that tensor of size T²; `flash` keeps none. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
@@ -30,7 +30,7 @@ static struct mt_tensor *turned(struct mt_runtime *rt, struct mt_tensor *x)
                           (const int64_t[]){x->stride[0], x->stride[1], x->stride[3], x->stride[2]}, 0);
 }
 
-/* Takes a tensor (B,H,T,columns). */
+/* Allocates a tensor (B,H,T,columns). */
 static struct mt_tensor *head_matrix(struct mt_runtime *rt, const struct mt_fused_model *model, mt_role role,
                                      const char *name, mt_dtype dtype, int64_t columns)
 {
@@ -61,7 +61,7 @@ static double scale_of(const struct mt_fused_model *model)
     return 1 / sqrt((double)(model->config->model.d_model / model->config->model.heads));
 }
 
-/* Rotates queries and keys by their positions, in place, as one view: they lie side by side. */
+/* Rotates queries and keys by their positions, in place. They are adjacent, so one view covers both. */
 static void rotate(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_tensor *projected,
                    int direction)
 {
@@ -83,7 +83,7 @@ static void flash(struct mt_runtime *rt, const struct mt_fused_model *model, str
     mt_op_attention(rt, &attention);
 }
 
-/* Computes attention by way of the weights. */
+/* Computes attention via the weights. */
 static void weigh(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_layer *layer,
                   const struct heads *heads, struct mt_tensor *out)
 {

@@ -1,18 +1,18 @@
 /* Backward of the fused model, latest first. The gradient of the residual stream is one tensor, to which each norm
  * adds. Under autocast the norm also writes it in bf16, to a second tensor that the products read. Outputs that forward
- * did not keep are computed again in place of gradients that have served:
+ * did not keep are recomputed in the memory of gradients that are no longer needed:
  *
  *   gate   the gates become their gradient, and the gradient of the gate's output becomes that output again
  *   norm   the gradient of its output becomes that output again
  *
  * Each weight is read in one place. So its gradient is complete as soon as it has been computed, and nothing reads the
- * weight after that: it may be updated at once, or beside the rest of backward. */
+ * weight after that: it may be updated at once, or in parallel with the rest of backward. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
 #include <assert.h>
 
-/* The gradient of the residual stream. Invariant: both have the shape of the stream. */
+/* The gradient of the residual stream. Invariant: both tensors have the shape of the stream. */
 struct residual_grad {
     struct mt_tensor *grad; /* held; NULL: no norm has added to it yet */
     struct mt_tensor *cast; /* the same in bf16, held; NULL without autocast */
@@ -24,7 +24,7 @@ static struct mt_tensor *operand(const struct residual_grad *residual)
     return residual->cast != NULL ? residual->cast : residual->grad;
 }
 
-/* Takes the stream's gradient, if this is the first norm to add to it. */
+/* Allocates the stream's gradient, if this is the first norm to add to it. */
 static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *model, const struct mt_tensor *like,
                            struct residual_grad *residual)
 {
@@ -35,8 +35,8 @@ static void begin_residual(struct mt_runtime *rt, const struct mt_fused_model *m
     rt->scope = outer;
 }
 
-/* Adds the gradient through a norm to the stream's. `grad`, of the norm's output, becomes that output. Releases the
- * tensors that the norm kept. */
+/* Adds the gradient through a norm to the stream's gradient. `grad`, the gradient of the norm's output, becomes that
+ * output again. Releases the tensors that the norm kept. */
 static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                            struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct mt_tensor *grad,
                            struct residual_grad *residual)
@@ -66,7 +66,7 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
     mt_scope_leave(rt, outer);
 }
 
-/* Ends the backward of the head that a sliced loss has begun. */
+/* Completes the head's backward, which a sliced loss has begun. */
 static void sliced_head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
 {
     normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, model->head_input, residual);
@@ -130,7 +130,7 @@ static void attend_grad(struct mt_runtime *rt, struct mt_fused_model *model, str
     mt_scope_leave(rt, outer);
 }
 
-/* Adds the rows of the stream's gradient to those rows of the embedding's that were read. */
+/* Adds the rows of the stream's gradient to the rows of the embedding's gradient that forward read. */
 static void embed_grad(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *grad)
 {
     double beta;

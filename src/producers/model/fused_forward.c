@@ -1,6 +1,6 @@
-/* Forward of the fused model, and the second forward of a block whose tensors were not kept. A block keeps
- * its tensors while the runtime's gradients are enabled. A block that keeps only its input disables them while it
- * runs; its second forward, which computes the same bits, runs with them enabled. */
+/* Forward of the fused model, and the recomputation of a block whose tensors were not kept. A block keeps
+ * its tensors if the runtime's gradients are enabled. A block that keeps only its input disables them while it
+ * runs. Its recomputation, which gives the same bits, runs with gradients enabled. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
@@ -8,12 +8,12 @@
 
 /* The residual stream between two norms. */
 struct stream {
-    struct mt_tensor *sum;    /* of everything so far, held */
-    struct mt_tensor *addend; /* that the next norm adds, held; NULL: none */
+    struct mt_tensor *sum;    /* of all addends so far, held */
+    struct mt_tensor *addend; /* for the next norm to add, held; NULL: none */
 };
 
-/* Returns the tensor for the sum that the norm normalizes: the old sum, if nothing else keeps that, else a new one.
- * A new reference. */
+/* Returns the tensor for the sum that the norm normalizes: the old sum if nothing else holds it, otherwise a new
+ * tensor. A new reference. */
 static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *stream)
 {
     if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
@@ -24,8 +24,8 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     return sum;
 }
 
-/* Adds the addend to the stream and returns the norm of the sum; keeps what backward needs. Afterwards there is no
- * addend, also after a failure. */
+/* Adds the addend to the stream and returns the norm of the sum. Keeps the tensors that backward needs. Afterwards,
+ * even after a failure, there is no addend. */
 static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
                                    struct mt_fused_weight *weight, struct mt_fused_norm *kept, struct stream *stream)
 {
@@ -57,7 +57,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
     return out;
 }
 
-/* Computes the attention of a block, which becomes the stream's addend. Takes over `normed`. */
+/* Computes the attention of a block, which becomes the stream's addend. Takes `normed`. */
 static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
                    struct mt_tensor *normed, struct stream *stream)
 {
@@ -74,8 +74,8 @@ static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct m
     mt_scope_leave(rt, outer);
 }
 
-/* Computes the operands of the gate from the stream and, unless `gated` is NULL, the gate's output. Enters the span of the
- * feed-forward net and returns the scope to go back to. */
+/* Computes the operands of the gate from the stream and, unless `gated` is NULL, the gate's output. Enters the span of
+ * the feed-forward net and returns the scope to leave to. */
 static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused_model *model,
                                           struct mt_fused_layer *layer, struct stream *stream, struct mt_tensor **gated)
 {
@@ -98,7 +98,7 @@ static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, st
     mt_scope_leave(rt, outer);
 }
 
-/* Runs a block. Keeps everything that backward needs of it, or only its input. */
+/* Runs a block. Keeps all tensors that its backward needs, or only its input. */
 static void run_block(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
                       struct stream *stream)
 {

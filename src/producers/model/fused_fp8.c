@@ -1,17 +1,18 @@
-/* Products of the fused model in fp8: those of a layer with its weights. Products with the embeddings stay in bf16, as is
- * usual: they are few, and losses depend on them most.
+/* Products of the fused model in fp8: a layer's products with its weights. Products with the embeddings stay in bf16,
+ * as is usual: they are few, and losses depend on them most.
  *
  *   forward          y  = x · Wᵀ     x e4m3 (n,in)    W  e4m3 (out,in)
  *   input's gradient dx = g · W      g e5m2 (n,out)   Wᵀ e4m3 (in,out)
  *   weight's         dW = gᵀ · x     gᵀ e5m2 (out,n)  xᵀ e4m3 (in,n)
  *
- * Matrix units read both operands along the dimension that is summed over. So backward reads transposed copies, which
- * are written by the pass that casts. A gradient is cast once for both of its products. Inputs are not kept in fp8 from
- * forward to backward: backward has them in bf16, kept or computed again, and casts them to the same bits. Only their
- * scales are kept, so that they are found once.
+ * Matrix units read both operands along the summed dimension. So backward reads transposed copies, which the cast
+ * writes in the same pass. A gradient is cast once for both of its products. Inputs are not kept in fp8 from forward to
+ * backward: backward has them in bf16, kept or recomputed, and casts them to the same bits. Only their scales are kept,
+ * so that they are computed once.
  *
- * A weight is cast once a step, and its copies go after their last products: as it lies after forward, transposed after
- * backward. They are not written with the parameter, since their scale follows from all of the new values. */
+ * A weight is cast once per step. Its copies are released after their last products: the untransposed one after
+ * forward, the transposed one after backward. The optimizer does not write them with the parameter, since their scale
+ * depends on all new values. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
@@ -45,7 +46,7 @@ void mt_fused_codes_drop(struct mt_runtime *rt, struct mt_fused_codes *codes)
     mt_tensor_drop(rt, &codes->scale);
 }
 
-/* The tensors that are cast: the roles of their copies and of their scales, and the dtype of the codes. */
+/* The kinds of cast tensors: the roles of their copies and of their scales, and the dtype of the codes. */
 struct kind {
     mt_role role, scale_role;
     mt_dtype dtype;
@@ -55,7 +56,7 @@ static const struct kind of_input = {MT_ROLE_TEMPORARY, MT_ROLE_ACTIVATION, MT_F
 static const struct kind of_last_input = {MT_ROLE_TEMPORARY, MT_ROLE_TEMPORARY, MT_F8_E4M3FN}; /* without backward */
 static const struct kind of_grad = {MT_ROLE_TEMPORARY, MT_ROLE_TEMPORARY, MT_F8_E5M2};
 
-/* Returns copies of `in`, seen as one matrix; new references. `scale` is its own, NULL if it is to be found. */
+/* Returns copies of `in`, viewed as one matrix; new references. `scale` is its scale; NULL: compute it. */
 static struct mt_fused_codes cast(struct mt_runtime *rt, const struct kind *kind, enum copies copies,
                                   struct mt_tensor *scale, const struct mt_tensor *in)
 {
@@ -73,8 +74,8 @@ static struct mt_fused_codes cast(struct mt_runtime *rt, const struct kind *kind
     return out;
 }
 
-/* Returns the copies of a weight that a product reads; new references. With weight-cast layer the weight keeps their
- * scale, else the copies, of which those that backward reads are made at once. */
+/* Returns the copies of a weight that a product reads; new references. With weight_cast `layer` the weight keeps only
+ * their scale. Otherwise it keeps the copies, including those for backward, which are made at once. */
 static struct mt_fused_codes weight_codes(struct mt_runtime *rt, const struct mt_fused_model *model,
                                           struct mt_fused_weight *weight, enum copies wanted)
 {
@@ -92,7 +93,7 @@ static struct mt_fused_codes weight_codes(struct mt_runtime *rt, const struct mt
     return codes;
 }
 
-/* Computes out = a · bᵀ + beta * out, with the scales of both. */
+/* Computes out = a · bᵀ + beta * out, with the scales of both operands. */
 static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
                      const struct mt_tensor *a_scale, struct mt_tensor *b, const struct mt_tensor *b_scale)
 {
@@ -103,7 +104,7 @@ static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, 
     MT_RELEASE(rt, to, left, right);
 }
 
-/* Drops the copy of a weight that forward has read, unless a block is computed again. */
+/* Releases the weight's copy that forward has read, unless blocks are recomputed. */
 static void end_forward(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
     if (has_backward(model) && model->config->checkpoint == MT_CHECKPOINT_OFF)

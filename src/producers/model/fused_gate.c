@@ -1,6 +1,6 @@
-/* The gate of the feed-forward net with the products around it: one kernel for the gate and the product whose results it
- * reads, if the card has it (gate_plan.h), else one for each. Both ways take the same tensors. With one kernel, the gate's
- * output is taken before the product. */
+/* The gate of the feed-forward net with its adjacent products. One kernel computes the gate and the product whose
+ * results it reads, if the card has such a kernel (gate_plan.h); otherwise each has its own. Both ways allocate the
+ * same tensors. With one kernel, the gate's output is allocated before the product. */
 #include "kernels/gate_plan.h"
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
@@ -16,7 +16,7 @@ static bool is_in_product(const struct mt_runtime *rt, const struct mt_fused_mod
                                                                   rows->shape[0] * rows->shape[1], width, hidden);
 }
 
-/* Returns a tensor for rows like those of `like` (B,T,…), of so many columns; a new reference. */
+/* Returns a tensor with the rows of `like` (B,T,…) and `columns` columns; a new reference. */
 static struct mt_tensor *rows_like(struct mt_runtime *rt, const struct mt_tensor *like, mt_role role, const char *op,
                                    int64_t columns)
 {

@@ -1,19 +1,19 @@
-/* Loss of the fused model, from whole logits or a slice of them at a time.
+/* Loss of the fused model, from all logits or from a slice of them at a time.
  *
- * A slice is some of the tokens. Its logits take the place of the slice before. Once the loss has turned them into their
- * gradient, nothing else waits for it: so the head's backward runs here. The input of the head becomes its own gradient:
+ * A slice is some of the tokens. Its logits overwrite the previous slice's. The loss turns them into their gradient,
+ * which only the head needs: so the head's backward runs here. The input of the head becomes its own gradient:
  *
  *   head_input (B·T,C)   | gradient | slice ─▶ logits ─▶ their gradient ─▶ gradient | input | input |
- *                                     (n,C)    (n,V)      ╰─▶ added to that of the weight (V,C)
+ *                                     (n,C)    (n,V)      ╰─▶ added to the weight's gradient (V,C)
  *
- * A loss is that of whole logits, if the device's products give a row the same bits beside fewer rows. The gradient of the
- * head's weight is summed in another order. */
+ * Sliced and whole logits give the same loss if the device's products give a row the same bits with fewer other rows.
+ * The gradient of the head's weight is summed in a different order. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
 #include <assert.h>
 
-/* Tokens from number `first` on. */
+/* `count` tokens from number `first` on. */
 struct slice {
     int64_t first, count;
 };
@@ -38,7 +38,7 @@ static struct mt_tensor *slice_elements(struct mt_runtime *rt, struct slice slic
     return mt_tensor_view(rt, of, 2, (const int64_t[]){1, slice.count}, (const int64_t[]){slice.count, 1}, slice.first);
 }
 
-/* Enters the span of the head. Leave both scopes, the inner one first. */
+/* Enters the span of the head. The caller leaves both scopes, the inner one first. */
 static struct mt_scope enter_head(struct mt_runtime *rt, struct mt_scope *outermost)
 {
     *outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
@@ -56,7 +56,7 @@ static struct mt_scope enter_loss(struct mt_runtime *rt)
     return mt_scope_enter(rt, "loss", MT_CATEGORY_LOSS, "cross_entropy");
 }
 
-/* Takes the losses of all tokens. */
+/* Allocates the losses of all tokens. */
 static struct mt_tensor *take_losses(struct mt_runtime *rt, const struct mt_fused_model *model,
                                      const struct mt_tensor *targets)
 {
@@ -64,7 +64,7 @@ static struct mt_tensor *take_losses(struct mt_runtime *rt, const struct mt_fuse
                            targets->shape);
 }
 
-/* Takes the mean of the losses, and releases them. */
+/* Computes the mean of the losses, and releases them. */
 static void take_mean(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *losses)
 {
     model->loss = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "mean", model->config->parameter_dtype, 0, NULL);
@@ -88,7 +88,7 @@ struct sliced_loss {
     struct mt_tensor *losses, *targets; /* (B,T), contiguous */
 };
 
-/* Returns the targets without gaps: tokens of a text are followed by one more in each sequence. A new reference. */
+/* Returns the targets without gaps: with text, each sequence has one more token in memory. A new reference. */
 static struct mt_tensor *dense_targets(struct mt_runtime *rt, struct mt_tensor *targets)
 {
     if (mt_tensor_is_contiguous(targets))
@@ -116,7 +116,7 @@ static void take_slice(struct mt_runtime *rt, struct mt_fused_model *model, cons
     mt_scope_leave(rt, outer);
     outer = enter_head(rt, &outermost);
     mt_fused_weight_grad_add(rt, logits, input, model->lm_head);
-    mt_fused_input_grad_into(rt, input, logits, sliced->weight); /* the input has served */
+    mt_fused_input_grad_into(rt, input, logits, sliced->weight); /* the input is no longer needed */
     MT_RELEASE(rt, targets, losses, logits, input);
     leave_head(rt, outer, outermost);
 }

@@ -1,5 +1,5 @@
-/* The fused model's parameters, and the model behind the table of a training run. Parameters are taken, initialized
- * part by part with the values of the reference model's, and released. */
+/* The fused model's parameters, and the model as an implementation of the training run's table. Parameters are
+ * allocated, initialized part by part with the reference model's values, and released. */
 #include "producers/model/fused_model.h"
 
 #include "base/memory.h"
@@ -10,14 +10,14 @@
 
 enum { PARTS_PER_LAYER = 9, OUTSIDE = 3 };
 
-/* A model that is being made. */
+/* A model under construction. */
 struct builder {
     struct mt_runtime *rt;
     const struct mt_training_config *config;
     struct mt_fused_model *model;
 };
 
-/* A part of a weight: its module in the reference model, its number there, and its rows. */
+/* A part of a weight: its module and number in the reference model, and its rows. */
 struct part {
     const char *module;
     uint64_t number;
@@ -49,7 +49,7 @@ static void add_part(struct builder *builder, const struct mt_fused_weight *weig
     mt_tensor_release(rt, values);
 }
 
-/* Takes the next weight, of `count` parts, each below the one before. */
+/* Allocates the next weight, of `count` parts, each below the one before. */
 static struct mt_fused_weight *add_weight(struct builder *builder, const char *module, mt_parameter_kind kind,
                                           int64_t columns, const struct part *parts, int count)
 {
@@ -90,7 +90,7 @@ static struct mt_fused_weight *add_linear(struct builder *builder, const char *m
     return add_weight(builder, module, MT_PARAMETER_LINEAR, inputs, &whole, 1);
 }
 
-/* Takes the weights of a layer. Numbers are those of the reference data, from `first` on. */
+/* Allocates the weights of a layer. Their numbers in the reference data begin at `first`. */
 static void add_layer(struct builder *builder, struct mt_fused_layer *layer, uint64_t first)
 {
     int64_t C = builder->config->model.d_model, F = builder->config->model.d_ff;
@@ -117,7 +117,7 @@ static void add_layers(struct builder *builder)
     mt_scope_leave(rt, outer);
 }
 
-/* Fails with MT_USAGE if the device computes and lacks a kernel that the model will call, or its card lacks the units. */
+/* Fails with MT_USAGE if the device computes and lacks a kernel of the model, or its card lacks the matrix units. */
 static mt_status check_device(const struct mt_device *device, mtk_math math, mt_attention_kind attention)
 {
     const struct mtk_table *kernels = device->kernels;

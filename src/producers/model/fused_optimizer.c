@@ -1,5 +1,5 @@
-/* AdamW of the fused model: one op over all parameters after backward, or one op a parameter as soon as its gradient is
- * complete, or one op a block on a stream of its own:
+/* AdamW of the fused model: one op over all parameters after backward, or one op for a parameter as soon as its
+ * gradient is complete, or one op for a block on a separate stream:
  *
  *   backward   ── block 7 ──┬── block 6 ──┬── block 5 ── ··· ─┬── (wait) ── next step
  *   updates                 ╰─ update 7 ──┴── update 6 ── ··· ┴─ update of the embedding
@@ -14,21 +14,22 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Returns the span of a parameter's moments. It is the same for every time of the update, since they outlive it. */
+/* Returns the span of a parameter's moments. It does not depend on the time of the update, since they outlive it. */
 static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter *parameter)
 {
     return mt_alloc_intern_span(rt->alloc, mt_alloc_intern_span(rt->alloc, 0, "optimizer"), parameter->name);
 }
 
-/* Returns the form of a weight's moments. Norms and the embedding keep theirs in full where others have 8 bits: of an
- * embedding most rows have no gradient in a step, and share their scale with one that has (Dettmers et al., 2022). */
+/* Returns the form of a weight's moments. Norms and the embedding keep full moments where other weights have 8 bits:
+ * most rows of an embedding have no gradient in a step, and share their scale with a row that has one (Dettmers et al.,
+ * 2022). */
 static mtk_moments form_of(const struct mt_fused_model *model, const struct mt_fused_weight *weight)
 {
     mtk_moments form = model->config->moments;
     return form == MTK_MOMENTS_8BIT && !weight->is_multiplied ? MTK_MOMENTS_FULL : form;
 }
 
-/* Takes the moments of a weight at its first step. */
+/* Allocates the moments of a weight at its first step. */
 static void begin_moments(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
     struct mt_scope outer = rt->scope;
@@ -45,8 +46,8 @@ void mt_fused_update_begin(struct mt_fused_model *model, int64_t step)
     model->adamw.dtype = model->config->parameter_dtype;
 }
 
-/* Returns the tensors of a parameter that the op takes. Its moments must be there. They round alike whenever in a step
- * the parameter is updated, and beside whatever others. */
+/* Returns the tensors of a parameter for the op. Its moments must exist. Their rounding depends neither on the time of
+ * the update within a step nor on the other parameters in the op. */
 static struct mt_adamw_tensors tensors_of(const struct mt_fused_model *model, const struct mt_fused_weight *weight)
 {
     const struct mt_parameter *p = &weight->parameter;
@@ -94,12 +95,12 @@ void mt_fused_gradient_complete(struct mt_runtime *rt, struct mt_fused_model *mo
         update_one(rt, model, weight);
 }
 
-/* The stream of the updates beside backward. The allocator need not know of it: the blocks that it uses are held
+/* The stream for updates during backward. The allocator need not know it: the blocks it uses are held
  * until the step's update, and by then the model's stream waits for it. */
 static const mt_stream UPDATE_STREAM = 1;
 
-/* Queues the update of a few parameters on the other stream, after everything that is queued so far. Their moments
- * must be there. */
+/* Queues the update of a few parameters on the other stream, after all work queued so far. Their moments
+ * must exist. */
 static void update_beside(struct mt_runtime *rt, struct mt_fused_model *model, int count,
                           const struct mt_adamw_tensors *parameters)
 {
@@ -149,7 +150,7 @@ static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int6
     free(parameters);
 }
 
-/* Lets the model's stream wait for the updates beside backward. */
+/* Makes the model's stream wait for the updates on the other stream. */
 static mt_status wait_for_updates(void *context)
 {
     const struct mt_runtime *rt = context;
@@ -169,7 +170,7 @@ void mt_fused_update(struct mt_runtime *rt, void *fused, int64_t step)
 void mt_fused_zero_grad(struct mt_runtime *rt, void *fused)
 {
     struct mt_fused_model *model = fused;
-    if (model->has_head_grad) /* what there is belongs to the step */
+    if (model->has_head_grad) /* the gradients belong to the step */
         return;
     for (int64_t i = 0; i < model->weight_count; i++)
         mt_tensor_drop(rt, &model->weights[i].parameter.grad);

@@ -1,4 +1,4 @@
-/* Products of the fused model over its stored weights, and the weights' gradients. */
+/* Products of the fused model with its stored weights, and the weights' gradients. */
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 
@@ -16,7 +16,7 @@ struct mt_tensor *mt_fused_matrix_view(struct mt_runtime *rt, struct mt_tensor *
                           (const int64_t[]){rows * columns, 1, columns}, 0);
 }
 
-/* Computes out = a · b + beta * out, each seen as one matrix: its last dimension by all others. */
+/* Computes out = a · b + beta * out, each viewed as one matrix: its last dimension by all others. */
 static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
                      mt_fused_turn turn_a, struct mt_tensor *b, mt_fused_turn turn_b)
 {
@@ -137,7 +137,7 @@ static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *te
 }
 
 /* Computes sum = gradᵀ · x + beta * sum: a product over tokens, along which neither operand is dense. Matrix units
- * that round to tf32 want dense operands; making dense copies takes less time than it saves. */
+ * that round to tf32 need dense operands; making dense copies takes less time than it saves. */
 static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_tensor *sum, struct mt_tensor *grad,
                                  struct mt_tensor *x)
 {

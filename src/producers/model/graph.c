@@ -48,7 +48,7 @@ struct mt_node *mt_graph_add_inputs(struct mt_runtime *rt, const char *name, mt_
         needed |= inputs[i] != NULL && inputs[i]->node != NULL;
     if (!rt->grad_enabled || !needed || out == NULL)
         return NULL;
-    assert(out->node == NULL && mt_tensor_is_sound(out)); /* one op makes a tensor */
+    assert(out->node == NULL && mt_tensor_is_sound(out)); /* only one op makes a tensor */
     struct mt_node *node = node_create(rt, name);
     node->backward = backward;
     for (int i = 0; i < count; i++)
@@ -118,7 +118,7 @@ static int compare_latest_first(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* Lists the nodes below `root`, latest first, and counts for each the gradients that it will be sent. An op comes
+/* Lists the nodes below `root`, latest first, and counts the gradients that each will receive. An op comes
  * after its inputs on the tape, so in this order a node runs after every node that sends it a gradient. */
 static struct schedule schedule_from(struct mt_node *root)
 {
@@ -139,7 +139,7 @@ static struct schedule schedule_from(struct mt_node *root)
     return schedule;
 }
 
-/* Continues in the place of the model that `node` belongs to. */
+/* Enters the scope of the node's part of the model. */
 static void enter_node_scope(struct mt_runtime *rt, const struct mt_node *node, mt_span_id outermost)
 {
     mt_span_id from = rt->scope.span, to = node->scope.span;
@@ -156,8 +156,8 @@ static struct mt_tensor *scratch(struct mt_runtime *rt, const char *name, int64_
     return bytes == 0 ? NULL : mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, MT_U8, 1, &bytes);
 }
 
-/* Returns `grad` summed to the shape of the edge's input, with the staging that PyTorch's reduction takes. In an autocast
- * region sums are fp32. */
+/* Returns `grad` summed to the shape of the edge's input, with the staging memory of PyTorch's reduction. In an
+ * autocast region sums are fp32. */
 static struct mt_tensor *sum_to_input(struct mt_runtime *rt, const struct mt_tensor *grad, const struct mt_edge *edge)
 {
     mt_dtype dtype = rt->casts != NULL ? mt_sum_dtype(grad->dtype) : grad->dtype;
@@ -182,8 +182,8 @@ static bool has_shape_of(const struct mt_tensor *tensor, const struct mt_edge *e
            memcmp(tensor->shape, edge->shape, (size_t)edge->dims * sizeof edge->shape[0]) == 0;
 }
 
-/* Brings a gradient to the shape and dtype of the input that it belongs to. Takes over `grad`, which may be NULL, and
- * returns what replaces it. */
+/* Converts a gradient to the shape and dtype of its input. Takes `grad`, which may be NULL, and
+ * returns its replacement. */
 static struct mt_tensor *fit_to_input(struct mt_runtime *rt, const struct mt_edge *edge, struct mt_tensor *grad)
 {
     if (grad != NULL && !has_shape_of(grad, edge)) {
@@ -201,8 +201,8 @@ static struct mt_tensor *fit_to_input(struct mt_runtime *rt, const struct mt_edg
     return grad;
 }
 
-/* Adds a gradient to the sum that a node has been sent so far: in place if nothing else can see that sum, else in a new
- * tensor. Takes over `grad`. */
+/* Adds a gradient to the sum that a node has received so far: in place if nothing else can see that sum, otherwise in a
+ * new tensor. Takes `grad`. */
 static void send(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *grad)
 {
     if (node->grad == NULL || grad == NULL) {
@@ -225,8 +225,8 @@ static void send(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *
     MT_RELEASE(rt, old, grad);
 }
 
-/* Adds the gradient that has arrived to the leaf's, or keeps it as that: as it is if it is laid out like the leaf,
- * else a copy. */
+/* Adds the received gradient to the leaf's gradient. If there is none yet, keeps the gradient itself if its layout is
+ * the leaf's, otherwise a copy. */
 static void accumulate(struct mt_runtime *rt, struct mt_node *node)
 {
     struct mt_tensor *grad = node->grad;
@@ -249,7 +249,7 @@ static void accumulate(struct mt_runtime *rt, struct mt_node *node)
     mt_tensor_release(rt, grad);
 }
 
-/* Computes the gradients of a node's inputs from its own, which may be NULL. */
+/* Computes the gradients of a node's inputs from the node's own gradient, which may be NULL. */
 static void differentiate(struct mt_runtime *rt, struct mt_node *node, struct mt_tensor *grad, struct mt_tensor **out)
 {
     bool is_second = node->has_run;
@@ -260,7 +260,7 @@ static void differentiate(struct mt_runtime *rt, struct mt_node *node, struct mt
     node->has_run = true;
 }
 
-/* Runs one node: computes its inputs' gradients, releases its own and what it saved, then sends them. */
+/* Runs one node: computes its inputs' gradients, releases its own and its saved tensors, then sends them. */
 static void run_node(struct mt_runtime *rt, struct mt_node *node)
 {
     struct mt_tensor *out[MT_NODE_EDGES] = {NULL};
@@ -276,7 +276,7 @@ static void run_node(struct mt_runtime *rt, struct mt_node *node)
             send(rt, node->edges[i].node, out[i]);
 }
 
-/* Counts a gradient that a node has been sent. An accumulator runs at once after the last one. */
+/* Counts a gradient that a node has received. An accumulator runs at once after the last one. */
 static void arrive(struct mt_runtime *rt, struct mt_node *node, mt_span_id outermost)
 {
     assert(node->waiting > 0);

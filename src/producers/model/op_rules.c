@@ -95,7 +95,7 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor)
     return view;
 }
 
-/* Gives the kernels that are launched from now on to the op and the current scope. */
+/* Attributes later kernels to the op and the current scope. */
 static void tag_kernels(struct mt_runtime *rt, const char *op)
 {
     char text[MT_OP_TEXT];
@@ -142,7 +142,7 @@ void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const
 
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status)
 {
-    assert(rt->status == MT_OK); /* an op that is not ready launches nothing */
+    assert(rt->status == MT_OK); /* an op without ready tensors launches nothing */
     if (status != MT_OK)
         mt_runtime_fail(rt, mt_fail_context(status, "%s", op));
 }

@@ -1,25 +1,26 @@
-/* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and
+/* Code that all ops share. An op checks its tensors, records how it uses them (use.h), accounts for its cost, and
  * then, if the device computes, calls its kernel and keeps its error. */
 #pragma once
 
 #include "kernels/fp8.h"
 #include "producers/model/use.h"
 
-/* True if an op may run: nothing has failed and every tensor is there and alive. Fails with MT_FAILED if one is not. */
+/* True if an op may run: nothing has failed, and every tensor exists and is alive. Fails with MT_FAILED if one is
+ * not. */
 bool mt_op_ready(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count);
 
 /* Returns `fits`. If that is false, fails with MT_FAILED and the shapes of both tensors. */
 bool mt_op_expect(struct mt_runtime *rt, bool fits, const char *op, const struct mt_tensor *out,
                   const struct mt_tensor *in);
 
-/* True if `in` shares no memory with `out`, or is the very same view of it. */
+/* True if `in` shares no memory with `out`, or is exactly the same view. */
 bool mt_op_alias_allowed(const struct mt_tensor *out, const struct mt_tensor *in);
 
-/* True if several elements of a tensor are one in memory: then it can't be written. */
+/* True if several elements of a tensor are one in memory, so that it can't be written. */
 bool mt_op_repeats(const struct mt_tensor *tensor);
 
 /* Computes the view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it
- * can't be broadcast so. */
+ * can't be broadcast to that shape. */
 bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out);
 
 /* True if a tensor is the scale of another in fp8 (kernels/fp8.h). */
@@ -31,23 +32,23 @@ static inline bool mt_op_fp8_scale_fits(const struct mt_tensor *scale)
 /* Returns the view of a tensor, padded to the kernels' four dimensions; a view without an address for NULL. */
 struct mtk_view mt_op_view(const struct mt_tensor *tensor);
 
-/* Returns the view of a tensor with a last dimension of 1 added, like an index beside the rows that it selects. */
+/* Returns the view of a tensor with an added last dimension of 1, as for an index of rows. */
 struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 
-/* Yield the addresses of such views, which last as long as the block around them; the third that of none for NULL. */
+/* Return addresses of such views, valid in the enclosing block. The third returns NULL for a NULL tensor. */
 #define MT_OP_VIEW(tensor) ((const struct mtk_view[]){mt_op_view(tensor)})
 #define MT_OP_COLUMN_VIEW(tensor) ((const struct mtk_view[]){mt_op_column_view(tensor)})
 #define MT_OP_OPTIONAL_VIEW(tensor) ((tensor) != NULL ? MT_OP_VIEW(tensor) : NULL)
 
-/* Returns the work of `operations` of `op`, a static name, on the tensors that are not NULL, each of which is read or
- * written once. The dtype of the last one, which is not NULL, counts. */
+/* Returns the work of `operations` of `op`, a static name, on the tensors that are not NULL. Each is read or
+ * written once. The last one, which must not be NULL, decides the dtype. */
 struct mt_work mt_op_work(const struct mt_runtime *rt, const char *op, double operations,
                           const struct mt_tensor *const *tensors, int count, bool matrix_product);
 
-/* Accounts for the work of an op. Kernels that are watched belong to the op and to the current scope, from here on. */
+/* Accounts for the work of an op. Watched kernels belong to the op and to the current scope from here on. */
 void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work);
 
-/* Does both. */
+/* Calls mt_op_work and mt_op_spend_work. */
 void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
                  int count, bool matrix_product);
 

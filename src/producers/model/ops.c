@@ -31,8 +31,8 @@ static const char *const reduce_names[] = {[MTK_SUM] = "sum", [MTK_MEAN] = "mean
 /* Returns the name of an op by its table. */
 #define OP_NAME(names, op) (assert((size_t)(op) < sizeof(names) / sizeof(names)[0]), (names)[op])
 
-/* The kernels that PyTorch launches for an op, where ours is several of its. Each but the first reads and writes the output
- * again: a lerp multiplies in place and adds, and a root or a quotient comes with a factor or an addend. */
+/* The number of kernels that PyTorch launches for an op, if ours replaces several. Each but the first reads and writes
+ * the output again: a lerp multiplies in place and adds, and a root or a quotient comes with a factor or an addend. */
 static int kernels_of_unary(mtk_unary_op op, double s)
 {
     return op == MTK_SQRT && s != 0 ? 2 : 1;
@@ -48,11 +48,11 @@ static int kernels_of_ternary(mtk_ternary_op op)
     return op == MTK_ADD_QUOTIENT ? 2 : 1;
 }
 
-/* A copy that turns rows into columns gets a quarter of the bandwidth: PyTorch's on an H200 takes 25.6 ms for the 225 weight
+/* A transposing copy gets a quarter of the bandwidth: PyTorch's on an H200 takes 25.6 ms for the 225 weight
  * gradients of 2.7 billion parameters (tests/data/kernels_h200.json). */
 enum { TURNING = 4 };
 
-/* True if neighbours of `in` are no neighbours of `out`. */
+/* True if neighbouring elements of `in` are not neighbours in `out`. */
 static bool turns(const struct mt_tensor *out, const struct mt_tensor *in)
 {
     int last = out->dims - 1;
@@ -162,7 +162,7 @@ static bool is_readable_matrix(const struct mt_tensor *m)
     return m->stride[row] == 1 || m->stride[column] == 1 || m->shape[row] == 1 || m->shape[column] == 1;
 }
 
-/* True if operands of these dtypes have products of that. */
+/* True if operands of dtypes `a` and `b` have products of dtype `out`. */
 static bool matmul_dtypes_fit(mt_dtype out, mt_dtype a, mt_dtype b)
 {
     if (mt_is_fp8(a))
@@ -170,7 +170,7 @@ static bool matmul_dtypes_fit(mt_dtype out, mt_dtype a, mt_dtype b)
     return a == b && (out == a || (out == MT_F32 && a == MT_BF16));
 }
 
-/* True if the last two dimensions are those of a product, and the dimensions before are equal. */
+/* True if the last two dimensions fit a product, and the dimensions before are equal. */
 static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
 {
     int dims = out->dims;
@@ -182,7 +182,7 @@ static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, 
            a->shape[dims - 1] == b->shape[dims - 2];
 }
 
-/* Returns the workspace of matrix products of the current phase, borrowed; NULL if the device is out of memory. */
+/* Returns the current phase's workspace for matrix products, borrowed; NULL if the device is out of memory. */
 static const struct mt_tensor *take_workspace(struct mt_runtime *rt)
 {
     struct mt_tensor **workspace = &rt->workspaces[rt->phase == MT_PHASE_BACKWARD];
@@ -225,7 +225,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
         multiply(rt, &product, out, a, b);
 }
 
-/* True if the scale is one, and a matrix in fp8, dense along dimension `dense`, lies as products read it. */
+/* True if products can read the scale, and the fp8 matrix, which must be dense along dimension `dense`. */
 static bool fp8_operand_fits(const struct mt_tensor *operand, int dense, const struct mt_tensor *scale)
 {
     const int across = 3 - dense;

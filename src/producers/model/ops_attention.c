@@ -1,5 +1,5 @@
-/* The ops of attention that are more than arithmetic on elements: softmax by rows, attention as a whole, their
- * gradients. A device that computes may lack their kernels; then they fail. */
+/* Attention ops beyond elementwise arithmetic: softmax by rows, attention as a whole, their
+ * gradients. They fail if a device that computes lacks their kernels. */
 #include "kernels/attention_plan.h"
 #include "producers/model/op_rules.h"
 #include "producers/model/ops.h"
@@ -27,7 +27,7 @@ static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor 
            mt_tensor_same_leading(column, wide, last) && column->storage != wide->storage;
 }
 
-/* Checks that each column is one of `wide`. */
+/* Checks that each column is a column of `wide`. */
 static bool columns_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *columns, int count,
                         const struct mt_tensor *wide)
 {
@@ -79,9 +79,9 @@ void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, stru
     LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2]);
 }
 
-/* Operations of a score of attention, a pair of a query and a key, that its products do not hide, as fitted to kernels in
- * bf16 on an H200 with heads of 64, 80 and 128 features, 2,048 to 16,384 tokens (docs/measurements.md). Estimates with them
- * are 0.74 to 1.21 of what was measured, without them 0.49 to 0.98. */
+/* Operations for a score of attention, a pair of a query and a key, that its products do not hide. Fitted to bf16
+ * kernels on an H200 with heads of 64, 80 and 128 features and 2,048 to 16,384 tokens (docs/measurements.md). With
+ * them, estimates are 0.74 to 1.21 of the measured times; without them 0.49 to 0.98. */
 static const double OF_SCORE_FORWARD = 12, OF_SCORE_BACKWARD = 40;
 
 /* True if `head` has the shape and dtype of q, with dense rows of a size that kernels know. */
@@ -92,7 +92,7 @@ static bool is_head_like(const struct mt_tensor *head, const struct mt_tensor *q
 }
 
 /* True if two heads of one shape are different columns of the same rows, as in the product of several weights that are
- * stored side by side. */
+ * stored together. */
 static bool lie_side_by_side(const struct mt_tensor *a, const struct mt_tensor *b)
 {
     int64_t width = a->shape[1] * a->shape[3], row = a->stride[2];
@@ -124,14 +124,14 @@ static bool heads_fit(struct mt_runtime *rt, const char *op, const struct mt_ten
     return true;
 }
 
-/* True if matrix units do the products: fp32 that may not be rounded is multiplied elsewhere. */
+/* True if matrix units compute the products. fp32 without rounding to tf32 is multiplied elsewhere. */
 static bool on_matrix_units(const struct mt_runtime *rt, const struct mt_tensor *q)
 {
     return q->dtype == MT_BF16 || (q->dtype == MT_F32 && rt->math == MTK_MATH_TF32);
 }
 
-/* Accounts for attention as one op over heads that begin with q: `products` products of every query with every key up to
- * it, and `of_score` operations of fp32 for each of these pairs. */
+/* Accounts for attention as one op over heads that begin with q: `products` products of every query with every key up
+ * to it, and `of_score` operations of fp32 for each of these pairs. */
 static void spend(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *heads, int count, int products,
                   double of_score)
 {
@@ -172,7 +172,7 @@ static struct mtk_attention_grad gradient_call(const struct mt_runtime *rt, cons
                                        .lse = mt_op_view(a->lse)};
 }
 
-/* Returns the workspace that the card takes for a call, owned by the caller; NULL if it takes none. */
+/* Allocates the card's workspace for a call. The caller owns it; NULL if the card needs none. */
 static struct mt_tensor *take_workspace(struct mt_runtime *rt, uint64_t bytes)
 {
     if (bytes == 0)
@@ -184,8 +184,8 @@ static struct mt_tensor *take_workspace(struct mt_runtime *rt, uint64_t bytes)
     return workspace;
 }
 
-/* Five products in one pass over queries and keys, or seven in two: keys' and values' gradients take the products of
- * queries with keys, and of the gradient with values; so do the queries' gradients a second time. */
+/* Five products in one pass over queries and keys, or seven in two. The gradients of keys and values need the products
+ * of queries with keys, and of the gradient with values; in two passes, the queries' gradients compute both again. */
 void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
 {
     const char *op = "attention_grad";

@@ -1,4 +1,4 @@
-/* Casts to fp8, and what they need of a device. */
+/* Casts to fp8, and their requirements on a device. */
 #include "producers/model/op_rules.h"
 #include "producers/model/ops.h"
 
@@ -24,7 +24,7 @@ static bool copy_fits(const struct mt_tensor *copy, const struct mt_tensor *in)
            copy->address % MTK_FP8_UNIT == 0;
 }
 
-/* True if `turned` is (C, n rounded up to sixteens). */
+/* True if `turned` is (C, n rounded up to a multiple of 16). */
 static bool is_turned(const struct mt_tensor *turned, const struct mt_tensor *in)
 {
     int64_t columns = in->shape[in->dims - 1];
@@ -49,7 +49,7 @@ static bool cast_fits(struct mt_runtime *rt, const char *op, const struct mt_ten
     return turned == NULL || mt_op_expect(rt, copy_fits(turned, in) && is_turned(turned, in) && is_one, op, turned, in);
 }
 
-/* Notes a copy of `in` that the op writes. NULL is allowed. */
+/* Records a copy of `in` that the op writes. NULL is allowed. */
 static void note_copy(struct mt_runtime *rt, const struct mt_tensor *copy, const struct mt_tensor *in)
 {
     mt_use_write(rt, copy);
@@ -60,7 +60,7 @@ static void note_copy(struct mt_runtime *rt, const struct mt_tensor *copy, const
 void mt_op_cast_fp8(struct mt_runtime *rt, mtk_scale_origin origin, struct mt_tensor *scale, struct mt_tensor *codes,
                     struct mt_tensor *turned, const struct mt_tensor *in)
 {
-    const int passes = origin == MTK_SCALE_IS_FOUND ? 2 : 1; /* one finds the largest magnitude, one casts */
+    const int passes = origin == MTK_SCALE_IS_FOUND ? 2 : 1; /* one finds the largest magnitude, the other casts */
     if (!cast_fits(rt, "cast_fp8", scale, codes, turned, in))
         return;
     mt_use_read(rt, in);

@@ -18,8 +18,8 @@ mt_status mt_ops_fused_check(const struct mt_device *device)
                    device->name);
 }
 
-/* Checks that all have the shape of the first and lie without gaps, and that what shares memory with the first is
- * the same view. NULLs are left out. */
+/* Checks that all tensors are contiguous and have the shape of the first, and that a tensor that shares memory with the
+ * first is the same view. Ignores NULLs. */
 static bool rows_fit(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -59,7 +59,7 @@ static bool column_fits(struct mt_runtime *rt, const char *op, const struct mt_t
     return mt_op_expect(rt, fits, op, rows, column);
 }
 
-/* Checks a norm. If something is added there is a sum, and the norm lies elsewhere. */
+/* Checks a norm. If something is added, there is a sum, and the norm is in other memory. */
 static bool norm_fits(struct mt_runtime *rt, const char *op, const struct mt_norm_tensors *norm)
 {
     const struct mt_tensor *const needed[] = {norm->x, norm->out, norm->sum};
@@ -176,8 +176,8 @@ void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_te
     MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, MT_OP_VIEW(in), MT_OP_VIEW(grad));
 }
 
-/* Checks the operands of a product with a gate over `both` (…, 2F): `rows` (…, C) and a weight of rows x columns, of one
- * dtype, in memory of their own. */
+/* Checks the operands of a product with a gate over `both` (…, 2F): `rows` (…, C) and a weight of rows x columns, of
+ * one dtype, in separate memory. */
 static bool gate_product_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *both,
                               const struct mt_tensor *rows, const struct mt_tensor *weight, int64_t weight_rows,
                               int64_t weight_columns)
@@ -193,7 +193,7 @@ static bool gate_product_fits(struct mt_runtime *rt, const char *op, const struc
     return mt_op_expect(rt, fits, op, both, rows) && mt_op_expect(rt, weight_fits, op, both, weight);
 }
 
-/* Counts the operations of a product of `rows` with a matrix of so many columns, and of the gate over its results. */
+/* Counts the operations of a product of `rows` with a matrix of `columns` columns, and of the gate over its results. */
 static double gate_product_operations(const struct mt_tensor *rows, int64_t columns, double gate)
 {
     return 2.0 * (double)mt_tensor_count(rows) * (double)columns + gate;
@@ -233,7 +233,7 @@ void mt_op_swiglu_product_grad(struct mt_runtime *rt, struct mt_tensor *in, stru
     MT_OP_LAUNCH(rt, op, swiglu_product_grad, MT_OP_VIEW(in), MT_OP_VIEW(out), MT_OP_VIEW(grad), MT_OP_VIEW(weight));
 }
 
-/* True if each row of `rows` has one element of `narrow`. */
+/* True if `narrow` has one element for each row of `rows`. */
 static bool has_one_a_row(const struct mt_tensor *narrow, const struct mt_tensor *rows)
 {
     return narrow->dims == rows->dims - 1 && narrow->storage != rows->storage &&
@@ -276,8 +276,8 @@ static bool scales_fit(struct mt_runtime *rt, const struct mt_adamw_tensors *p)
     return mt_op_expect(rt, fits, "adamw", p->value, scales);
 }
 
-/* Checks one parameter: tensors of its shape in memory of their own, of `dtype`, but the cast of bf16 and both moments of
- * one form, which is not `dtype` only where that is fp32. */
+/* Checks one parameter: tensors of its shape in separate memory, all of `dtype`, except that the cast is bf16, and that
+ * both moments may have another common form if `dtype` is fp32. */
 static bool adamw_fits(struct mt_runtime *rt, mt_dtype dtype, const struct mt_adamw_tensors *p)
 {
     const struct mt_tensor *const tensors[] = {p->value, p->grad, p->mean, p->square, p->cast};

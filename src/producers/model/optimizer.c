@@ -19,8 +19,8 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
                               .keep = 1 - LEARNING_RATE * WEIGHT_DECAY};
 }
 
-/* Updates one parameter and returns the denominator. The caller releases it after the next one was taken, like the
- * reference program, which assigns to one variable. */
+/* Updates one parameter and returns the denominator. The caller releases it after the next one was allocated, like the
+ * reference program, which assigns both to one variable. */
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;
@@ -34,7 +34,7 @@ static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *para
     return denominator;
 }
 
-/* Enters the span of a parameter's update, which has the parameter's name, inside of "optimizer". */
+/* Enters the span of a parameter's update, which has the parameter's name, inside "optimizer". */
 static void enter_parameter(struct mt_runtime *rt, const struct mt_parameter *parameter, mt_span_id optimizer_span)
 {
     rt->scope.span = mt_alloc_intern_span(rt->alloc, optimizer_span, parameter->name);

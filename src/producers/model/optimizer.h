@@ -3,7 +3,7 @@
 
 #include "producers/model/transformer.h"
 
-/* Makes step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Takes
+/* Makes step number `step` (from 1): p -= lr·decay·p, then p -= lr·sqrt(1-b2^t)/(1-b1^t) · m/(sqrt(v)+eps). Allocates
  * the moments at a parameter's first step. Skips parameters without gradient. */
 void mt_optimizer_step(struct mt_runtime *rt, struct mt_transformer *model, int64_t step);
 

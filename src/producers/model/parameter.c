@@ -68,7 +68,7 @@ static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, mt
     return moment;
 }
 
-/* Takes the scales of the blocks of a parameter's moments. */
+/* Allocates the scales of a parameter's moments, one pair for each block of elements. */
 static struct mt_tensor *zero_scales(struct mt_runtime *rt, const struct mt_tensor *value)
 {
     const int64_t shape[] = {(mt_tensor_count(value) + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK, 2};

@@ -4,13 +4,13 @@
 #include "producers/model/settings.h"
 #include "trace/store/recorder.h"
 
-/* The setting that says which version a run was of: every run of `memtrace run` has it, and no other. */
+/* The setting with the version of memtrace. Every run of `memtrace run` has it, and no other run. */
 #define MT_SETTING_OF_VERSION "memtrace"
 
-/* The setting in which a run keeps the figures of a card of a file, since the file may be gone or another computer's. */
+/* The setting with the figures of a card from a file, since the file may later be gone or on another computer. */
 #define MT_SETTING_OF_CARD "card"
 
-/* Every setting of the table, then the version and, of a card of a file, the card. The values are owned. */
+/* Every setting of the table, then the version and, for a card from a file, the card. The values are owned. */
 struct mt_plan_settings {
     struct mt_run_setting *rows;
     size_t count;

@@ -26,7 +26,7 @@ struct session {
     uint64_t last_step_ns;     /* when the last step ended, by the host's clock; 0: there was none */
 };
 
-/* Tells the observer something that the caller should know, though the run goes on. */
+/* Notifies the observer of something that does not end the run. */
 static void note(const struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(const struct session *session, const char *format, ...)
 {
@@ -45,13 +45,13 @@ static void measure(struct session *session, const char *name, int64_t step, dou
     mt_live_run_measure(session->live, name, step, value);
 }
 
-/* Stores all that a kind of holder has outside of the allocator. */
+/* Stores the bytes that a kind of holder has outside the allocator. */
 static void tell_outside(struct session *session, mt_outside_kind kind, uint64_t bytes)
 {
     mt_live_run_outside(session->live, &(struct mt_outside){.kind = kind, .name = "", .bytes = bytes});
 }
 
-/* Stores what the process would hold on a simulated card beside the allocator. */
+/* Stores the process's estimated memory outside the allocator on a simulated card. */
 static void estimate_outside(struct session *session)
 {
     struct mt_outside outside;
@@ -60,8 +60,8 @@ static void estimate_outside(struct session *session)
         mt_live_run_outside(session->live, &outside);
 }
 
-/* Stores the bytes that this process holds according to the driver, and those that the allocator holds at the same moment.
- * A device without a driver leaves no reading. */
+/* Stores the bytes of this process according to the driver, and the allocator's bytes at the same moment.
+ * Without a driver, stores nothing. */
 static void measure_memory(struct session *session, int64_t step)
 {
     struct mt_device_memory memory;
@@ -165,7 +165,8 @@ static mt_status open_device(struct session *session)
     return MT_OK;
 }
 
-/* Tells of bf16 on a card without units for it. The trace has the run all the same, since its memory is the same. */
+/* Notifies the observer of bf16 on a card without units for it. The run is traced anyway, since its memory is the
+ * same. */
 static void note_emulation(const struct session *session)
 {
     const struct mt_training_config *config = &session->plan->config;
@@ -196,7 +197,7 @@ static mt_status open_run(struct session *session)
     return MT_OK;
 }
 
-/* Stores the number of lost records, so that the trace shows what it lacks. */
+/* Stores the number of lost records, so that the trace shows it is incomplete. */
 static void report_lost_kernels(struct session *session)
 {
     uint64_t lost = mt_device_lost_kernels(session->device);
@@ -207,7 +208,7 @@ static void report_lost_kernels(struct session *session)
         note(session, "CUPTI lost %" PRIu64 " records of kernels", lost);
 }
 
-/* Stores how far the plan was followed. */
+/* Stores how much of the plan was followed. */
 static void report_plan(struct session *session)
 {
     const struct mt_run_result *result = session->result;
@@ -219,7 +220,7 @@ static void report_plan(struct session *session)
     measure(session, "plan:unplanned_requests", MT_NO_STEP, (double)result->stats.unplanned_requests);
 }
 
-/* Returns the reason for which the training failed. The caller frees it. */
+/* Returns the reason why the training failed. The caller frees it. */
 static char *describe_failure(const struct session *session)
 {
     const struct mt_run_result *result = session->result;
@@ -231,8 +232,8 @@ static char *describe_failure(const struct session *session)
     return text.data;
 }
 
-/* Trains. If that fails, results until then are kept, and so is the error's text, since more may fail before it is
- * printed. */
+/* Trains. After a failure, keeps the results until then and the error's text, since other functions may fail before it
+ * is printed. */
 static void train(struct session *session)
 {
     struct mt_training_observer observer = {.context = session,

@@ -5,7 +5,7 @@ static bool is_fused(const struct mt_run_plan *plan)
     return plan->config.implementation == MT_IMPLEMENTATION_FUSED;
 }
 
-/* True if the fused implementation knows what the run does; it has no loss scaler. */
+/* True if the fused implementation supports the run. It has no loss scaler. */
 static bool has_fused_twin(const struct mt_run_plan *plan)
 {
     return plan->config.autocast != MT_AUTOCAST_FP16;
@@ -31,7 +31,7 @@ bool mt_change_is_of_held_casts(const struct mt_run_plan *plan)
     return plan->config.autocast && plan->config.autocast_end == MT_REGION_END_AFTER_BACKWARD;
 }
 
-/* Returns the attention that keeps least of those that the heads allow. */
+/* Returns the attention with the least saved memory that the heads allow. */
 static mt_attention_kind least_attention(const struct mt_training_config *config)
 {
     struct mt_training_config flash = *config;

@@ -168,7 +168,7 @@ void mt_setting_set_size(mt_setting setting, int64_t size, struct mt_run_plan *p
     set(entry_of(setting), size, plan);
 }
 
-/* Returns the value that a change without a function sets. */
+/* Returns the value that a change without an `apply` function sets. */
 static int64_t changed_value(const struct mt_setting_entry *entry, const struct mt_run_plan *plan)
 {
     int64_t parts = entry->change.most_parts;
@@ -200,7 +200,7 @@ struct mt_run_plan mt_run_plan_usual(void)
                                 .device = MT_DEVICE_AUTO};
 }
 
-/* Fails with MT_USAGE if a graph is asked for that could never be launched, or whose kernels could not be told apart. */
+/* Fails with MT_USAGE if the requested graph could never be launched, or its kernels could not be distinguished. */
 static mt_status check_graph(const struct mt_run_plan *plan)
 {
     const struct mt_training_config *config = &plan->config;
@@ -217,7 +217,7 @@ static mt_status check_graph(const struct mt_run_plan *plan)
     return MT_OK;
 }
 
-/* Sets what is given, in the order of the table: a model before sizes that replace its own. */
+/* Sets the given values, in the order of the table: a model before sizes that replace its own. */
 static mt_status set_given(struct mt_run_plan *plan, const char *const given[])
 {
     mt_status status = MT_OK;

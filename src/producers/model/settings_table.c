@@ -1,4 +1,4 @@
-/* The table of settings, with the functions of the rows that their kind alone does not serve. */
+/* The table of settings, with the functions of rows for which their kind is not enough. */
 #include "producers/model/setting_changes.h"
 #include "producers/model/settings.h"
 
@@ -50,7 +50,7 @@ static bool is_fused(const struct mt_run_plan *plan)
     return plan->config.implementation == MT_IMPLEMENTATION_FUSED;
 }
 
-/* The model, by its name or by a file of sizes. */
+/* The model, by its name or by a file with sizes. */
 
 static bool is_file(const char *model)
 {
@@ -79,7 +79,7 @@ static bool has_sizes_of(const struct mt_model_config *a, const struct mt_model_
            a->heads == b->heads;
 }
 
-/* True if the model's name stands for its sizes. */
+/* True if the model has the sizes of the model with its name. */
 static bool is_named_model(const struct mt_run_plan *plan)
 {
     const struct mt_model_config *model = &plan->config.model;
@@ -95,7 +95,7 @@ static bool is_model_of_sizes(const struct mt_run_plan *plan)
     return !is_named_model(plan);
 }
 
-/* The tokens, by a word or by a file. */
+/* The tokens, by a keyword or by a file. */
 
 static mt_status parse_data(const char *text, struct mt_run_plan *plan)
 {
@@ -114,7 +114,7 @@ static void format_data(const struct mt_run_plan *plan, struct mt_text *out)
     mt_text_add(out, "%s", config->data == MT_DATA_FILE ? config->data_file : data_names[config->data]);
 }
 
-/* The allocator's settings, which are several. */
+/* The settings of the allocator. */
 
 static mt_status parse_alloc(const char *text, struct mt_run_plan *plan)
 {
@@ -131,7 +131,7 @@ static void format_alloc_short(const struct mt_run_plan *plan, struct mt_text *o
     mt_alloc_settings_format_short(&plan->alloc, out);
 }
 
-/* Attention and casts of weights, which the fused implementation has others of. */
+/* Attention and casts of weights, for which the fused implementation has different values. */
 
 static void settle_attention(struct mt_run_plan *plan)
 {
@@ -160,10 +160,10 @@ static bool is_weight_cast_told(const struct mt_run_plan *plan)
 #define FIELD(member) .offset = offsetof(struct mt_run_plan, member)
 #define CHOICE(member) FIELD(member), .kind = MT_SETTING_IS_CHOICE
 #define SWITCH(member) FIELD(member), .kind = MT_SETTING_IS_SWITCH
-/* `greatest` 0: of any size. */
+/* `greatest` 0: no limit. */
 #define INTEGER(member, least, greatest)                                                                               \
     FIELD(member), .kind = MT_SETTING_IS_INTEGER, .value = "N", .low = least, .high = greatest
-/* The place in a command, in a report, among changes and in an answer. */
+/* The ranks in a command, in a report, among changes and in an answer. */
 #define RANKS(...) .rank = {__VA_ARGS__}
 
 const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {

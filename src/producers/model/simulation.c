@@ -21,8 +21,8 @@ mt_status mt_planned_card_find(const struct mt_run_plan *plan, struct mt_card *o
     return MT_OK;
 }
 
-/* Returns the configuration with these steps. The tokens of a file do not matter for memory, so it need not be there: the
- * reference tokens take blocks of the same size. */
+/* Returns the configuration with these steps. A file of tokens does not affect memory and need not exist: the
+ * reference tokens have blocks of the same size. */
 static struct mt_training_config limit_steps(struct mt_training_config config, int64_t warmup, int64_t steps)
 {
     assert(warmup >= 0 && steps >= 1);
@@ -41,11 +41,11 @@ static struct mt_training_config reduce(const struct mt_training_config *config)
     return limit_steps(*config, warmup, config->steps < most ? config->steps : most);
 }
 
-/* The first step makes what stays, such as the optimizer's state. The next are equal, in some configurations from the third
- * on. */
+/* The first step allocates permanent memory, such as the optimizer's state. The next are equal, in some configurations
+ * from the third on. */
 enum { LEAST_STEPS = 3, MOST_STEPS = 4 };
 
-/* More than any program requests, and still far from the end of addresses. */
+/* More than any program requests, and still far below the largest address. */
 static const uint64_t ENDLESS_BYTES = UINT64_C(1) << 50;
 
 /* Trains for `steps` steps on a card that refuses nothing, and logs the requests. */
@@ -81,8 +81,9 @@ static mt_status plan_steps(const struct mt_run_plan *run, const struct mt_card 
     return status;
 }
 
-/* Finds a place for each block of the run: simulates its first steps on a card that is never full, until two in a row make
- * the same requests, and packs those. Fails with MT_USAGE, and *out NULL, if the steps do not repeat. */
+/* Computes a place for each block of the run: simulates its first steps on a card that is never full, until two in a
+ * row make the same requests, and packs those. Fails with MT_USAGE, and sets *out to NULL, if the steps do not
+ * repeat. */
 static mt_status find_placement(const struct mt_run_plan *run, const struct mt_card *card, struct mt_plan **out)
 {
     mt_status status = MT_USAGE;
@@ -124,7 +125,7 @@ mt_status mt_placed_run_create(const struct mt_run_plan *plan, struct mt_placed_
     *out = (struct mt_placed_run){.plan = *plan};
     MT_TRY(mt_planned_card_find(plan, &out->card));
     if (out->plan.follows_plan && find_placement(plan, &out->card, &out->placement) != MT_OK)
-        out->plan.follows_plan = false; /* a run goes on without, too */
+        out->plan.follows_plan = false; /* a run continues without it */
     return MT_OK;
 }
 
@@ -134,7 +135,7 @@ void mt_placed_run_release(struct mt_placed_run *run)
     run->placement = NULL;
 }
 
-/* A plan that the device has no room for is not followed, and the run goes on. */
+/* If the device has no room for a plan, the run continues without it. */
 static mt_status train(const struct mt_live_run *live, const struct mt_placed_run *run)
 {
     const struct mt_training_config config = reduce(&run->plan.config);

@@ -29,7 +29,7 @@ bool mt_tensor_is_sound(const struct mt_tensor *tensor)
            tensor->address + extent_bytes(tensor) <= begin + mt_block_requested_bytes(tensor->storage->block);
 }
 
-/* Interns the label of a block that the current scope asks for. */
+/* Interns the label of a block in the current scope. */
 static mt_label_id scope_label(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, int dims,
                                const int64_t *shape)
 {
@@ -104,7 +104,7 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
     return tensor;
 }
 
-/* True if the elements cover their block without holes or repetition, in whatever order of dimensions. */
+/* True if the elements cover their block without gaps or repetition, in any order of dimensions. */
 static bool is_dense(const struct mt_tensor *tensor)
 {
     bool used[MT_MAX_DIMS] = {false};
@@ -200,7 +200,8 @@ void mt_node_release_saved(struct mt_runtime *rt, struct mt_node *node)
         mt_tensor_drop(rt, &node->saved[i]);
 }
 
-/* Releases what a node that nothing holds any more keeps. Its inputs' nodes that die with it are added to `dying`. */
+/* Releases everything that an unreferenced node keeps. Nodes of its inputs that are now unreferenced, too, are added to
+ * `dying`. */
 static struct mt_node **node_destroy(struct mt_runtime *rt, struct mt_node *node, struct mt_node **dying, size_t *count)
 {
     assert(node->references == 0);
@@ -217,7 +218,7 @@ static struct mt_node **node_destroy(struct mt_runtime *rt, struct mt_node *node
     return dying;
 }
 
-/* A graph is as deep as the model is long, so nodes that die are listed instead of released by recursion. */
+/* A graph is as deep as the model is long, so nodes are listed for release instead of recursing. */
 void mt_node_release(struct mt_runtime *rt, struct mt_node *node)
 {
     assert(node == NULL || node->references > 0);
@@ -280,8 +281,8 @@ bool mt_tensor_same_strides(const struct mt_tensor *a, const struct mt_tensor *b
     return memcmp(a->stride, b->stride, (size_t)a->dims * sizeof a->stride[0]) == 0;
 }
 
-/* Walks both shapes from the last dimension. Old dimensions that lie in memory as one form a run, which the new
- * shape may cut in another way. */
+/* Walks both shapes from the last dimension. Old dimensions that are contiguous in memory form a run, which the new
+ * shape may divide differently. */
 bool mt_tensor_view_strides(const struct mt_tensor *tensor, int dims, const int64_t *shape, int64_t *out_stride)
 {
     int wanted = dims - 1;

@@ -1,21 +1,21 @@
-/* Tensors and nodes of the tape: what is counted by reference, so that a block lives exactly as long as it is in use.
+/* Tensors and nodes of the tape. They are counted by reference, so a block lives exactly as long as it is in use.
  *
  *   tensor ──▶ storage ──▶ block of the allocator
  *   view ───────▲
  *
  *   tensor ──▶ node that made it ──▶ nodes of its inputs
- *                     └──▶ views of what its backward needs
+ *                     └──▶ views that its backward needs
  *
  * A tensor has a shape and a node, and shares its storage with its views. A node holds tensors and a tensor holds its
- * node, so both are released here; graph.h adds nodes and runs them. Lifetimes are those of an eager framework: they
- * end with the last reference, and with nothing else.
+ * node, so both are released here; graph.h adds nodes and runs them. Lifetimes match an eager framework: only the
+ * release of the last reference ends them.
  *
  * Threads: the one that runs the model. */
 #pragma once
 
 #include "producers/model/runtime.h"
 
-/* A block and its tensors. The release of the last tensor reports how the block was used (use.h) and gives it back.
+/* A block and its tensors. The release of the last tensor reports how the block was used (use.h) and frees it.
  * Invariants: references > 0; `block` is not NULL. */
 struct mt_storage {
     int references;
@@ -23,8 +23,8 @@ struct mt_storage {
     struct mt_use use;
 };
 
-/* Invariants: references > 0; 0 <= dims <= MT_MAX_DIMS; sizes are positive, strides are not negative; the elements lie
- * inside of the storage's block. */
+/* Invariants: references > 0; 0 <= dims <= MT_MAX_DIMS; sizes are positive, strides are not negative; the elements are
+ * inside the storage's block. */
 struct mt_tensor {
     int references;
     mt_dtype dtype;
@@ -35,12 +35,12 @@ struct mt_tensor {
     struct mt_storage *storage;  /* one reference held */
     bool is_view;                /* made from another tensor of the same storage */
 
-    struct mt_node *node; /* that made it, held; of a leaf its accumulator. NULL: no gradient flows through it */
+    struct mt_node *node; /* of the op that made it, held; of a leaf its accumulator. NULL: it needs no gradient */
 };
 
 enum { MT_NODE_EDGES = 3, MT_NODE_SAVED = 5 };
 
-/* The way of a gradient to one input, and the form that it must have there. */
+/* The way of a gradient to one input, and its required form there. */
 struct mt_edge {
     struct mt_node *node; /* held; NULL: that input needs no gradient */
     mt_dtype dtype;
@@ -48,14 +48,14 @@ struct mt_edge {
     int64_t shape[MT_MAX_DIMS];
 };
 
-/* Makes the gradients of the inputs: out[i] for edges[i] if that has a node, owned by the caller. `grad` has the
+/* Computes the gradients of the inputs: out[i] for edges[i] if that has a node, owned by the caller. `grad` has the
  * shape of the op's output and is borrowed. out[i] may have the op's broadcast shape and dtype: the tape sums and
  * casts it to the input's. */
 typedef void mt_backward_function(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                                   struct mt_tensor **out);
 
-/* An op on the tape, or the accumulator of a leaf's gradient. Invariants: references > 0; `waiting` >= 0; of an op,
- * `backward` is not NULL and its inputs' ops have smaller sequences; of an accumulator, `leaf` is not NULL. */
+/* An op on the tape, or the accumulator of a leaf's gradient. Invariants: references > 0; `waiting` >= 0; for an op,
+ * `backward` is not NULL and its inputs' ops have smaller sequences; for an accumulator, `leaf` is not NULL. */
 struct mt_node {
     int references;
     uint64_t sequence;              /* order on the tape; of accumulators UINT64_MAX */
@@ -72,23 +72,23 @@ struct mt_node {
 
     /* While backward runs: */
     struct mt_tensor *grad; /* sum of the gradients that arrived, held */
-    int waiting;            /* gradients that are still to come */
+    int waiting;            /* gradients that have not arrived yet */
     bool reached;
     bool has_run; /* and released what it kept: a graph runs once */
 };
 
-/* Takes memory of `shape` for the runtime's current scope, uninitialized. `name` is appended to the scope's op
- * ("softmax" and "exp" make "softmax.exp"; NULL leaves the op as it is). Returns NULL if the runtime has failed, or
+/* Allocates memory of `shape` for the runtime's current scope, uninitialized. `name` is appended to the scope's op
+ * ("softmax" and "exp" make "softmax.exp"; NULL leaves the op unchanged). Returns NULL if the runtime has failed, or
  * fails now. */
 struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype, int dims,
                                   const int64_t *shape);
 
-/* Takes memory of the shape of `like`, strided as `like` if that covers a block without holes, else row-major. NULL if
- * `like` is. */
+/* Allocates memory with the shape of `like`. It has the strides of `like` if these cover a block without gaps,
+ * otherwise row-major strides. NULL if `like` is NULL. */
 struct mt_tensor *mt_tensor_empty_like(struct mt_runtime *rt, mt_role role, const char *name, mt_dtype dtype,
                                        const struct mt_tensor *like);
 
-/* Takes a temporary of the shape, layout and dtype of `like`. NULL if `like` is. */
+/* Allocates a temporary with the shape, layout and dtype of `like`. NULL if `like` is NULL. */
 static inline struct mt_tensor *mt_tensor_temporary_like(struct mt_runtime *rt, const char *name,
                                                          const struct mt_tensor *like)
 {
@@ -102,10 +102,10 @@ struct mt_tensor *mt_tensor_view(struct mt_runtime *rt, struct mt_tensor *tensor
 /* Takes one more reference and returns `tensor`. NULL is allowed. */
 struct mt_tensor *mt_tensor_retain(struct mt_tensor *tensor);
 
-/* Gives one reference back. The last one of a storage gives the block back. NULL is allowed. */
+/* Releases one reference. The last one of a storage frees the block. NULL is allowed. */
 void mt_tensor_release(struct mt_runtime *rt, struct mt_tensor *tensor);
 
-/* Gives one reference back of each of several tensors, in their order. */
+/* Releases one reference to each of several tensors, in their order. */
 #define MT_RELEASE(rt, ...)                                                                                            \
     mt_tensors_release((rt), (struct mt_tensor *const[]){__VA_ARGS__},                                                 \
                        sizeof((struct mt_tensor *const[]){__VA_ARGS__}) / sizeof(struct mt_tensor *))
@@ -114,16 +114,16 @@ void mt_tensors_release(struct mt_runtime *rt, struct mt_tensor *const *tensors,
 /* Releases *tensor and sets it to NULL. */
 void mt_tensor_drop(struct mt_runtime *rt, struct mt_tensor **tensor);
 
-/* Gives one reference to a node back; the last one releases what the node keeps. NULL is allowed. */
+/* Releases one reference to a node; the last one releases everything that the node keeps. NULL is allowed. */
 void mt_node_release(struct mt_runtime *rt, struct mt_node *node);
 
-/* Releases what a node saved for its backward. */
+/* Releases the tensors that a node saved for its backward. */
 void mt_node_release_saved(struct mt_runtime *rt, struct mt_node *node);
 
 /* True if the invariants of struct mt_tensor hold; for asserts. */
 bool mt_tensor_is_sound(const struct mt_tensor *tensor);
 
-/* True if numbers of a dtype have a precision: a mask or an index has none. */
+/* True for floating-point dtypes. Masks and indices have none. */
 static inline bool mt_is_floating(mt_dtype dtype)
 {
     return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F16 || dtype == MT_F64;
@@ -141,16 +141,16 @@ uint64_t mt_tensor_bytes(const struct mt_tensor *tensor);
 
 bool mt_tensor_is_contiguous(const struct mt_tensor *tensor);
 
-/* True if nothing but this one reference can see the memory, so that it may be written over. Never true of a view: in
+/* True if only this reference can see the memory, so that it may be overwritten. Never true for a view: in
  * PyTorch it keeps its base alive. */
 bool mt_tensor_is_exclusive(const struct mt_tensor *tensor);
 
 bool mt_tensor_same_shape(const struct mt_tensor *a, const struct mt_tensor *b);
 
-/* True if the first `dims` dimensions of two tensors, which both have as many, are equal. */
+/* True if the first `dims` dimensions of two tensors are equal. Both must have at least `dims`. */
 bool mt_tensor_same_leading(const struct mt_tensor *a, const struct mt_tensor *b, int dims);
 
-/* True if two tensors of as many dimensions have equal strides. */
+/* True if two tensors with the same number of dimensions have equal strides. */
 bool mt_tensor_same_strides(const struct mt_tensor *a, const struct mt_tensor *b);
 
 /* Computes the strides of `shape` over the elements of `tensor` in row-major order. False if that needs a copy. */

@@ -21,7 +21,7 @@ struct mt_token_source {
     int64_t *tokens; /* room for batch rows; NULL until a device wants them */
 };
 
-/* Opens the file after a look at its kind: to open a pipe would wait for a writer. */
+/* Opens the file after checking its type, since opening a pipe would wait for a writer. */
 static mt_status open_file(struct mt_token_source *source)
 {
     const char *path = source->config->data_file;
@@ -106,7 +106,7 @@ static mt_status fill_tokens(struct mt_token_source *source, int64_t step)
     return MT_OK;
 }
 
-/* Writes the step's tokens into their block, if the device keeps what is written. */
+/* Writes the step's tokens into their block, if the device stores data. */
 static mt_status write_tokens(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
                               const struct mt_tensor *block)
 {

@@ -74,17 +74,17 @@ static void report_grad_norm(void *context, const char *parameter, const struct 
         run->observer->grad_norm(run->observer->context, parameter, read_norm(&run->rt, grad));
 }
 
-/* Returns the watch of a step's backward. Gradients are reported only in the first step. */
+/* Returns the watch of a step's backward. Only the first step reports gradients. */
 static struct mt_gradient_watch watch_of_step(struct training *run, int64_t step)
 {
     bool reports = step == 0 && run->observer != NULL && run->observer->grad_norm != NULL;
     return (struct mt_gradient_watch){.visit = reports ? report_grad_norm : NULL, .context = run};
 }
 
-/* Begins a graph of forward and backward, if they may become one. They repeat the work of an earlier step if the
- * allocator is in the same state as then, and gradients that are released on the way lie at the same addresses: the
- * model asks for the same blocks and gets them. The tokens are written before the graph, and the loss is read after
- * it. A step whose gradients are reported reads them in between, and so has no graph. */
+/* Begins a graph of forward and backward, if possible. They repeat the work of an earlier step if the
+ * allocator is in the same state as then, and gradients that backward releases have the same addresses: the
+ * model requests the same blocks and gets them. The tokens are written before the graph, and the loss is read after
+ * it. A step that reports gradients has no graph, since it reads them in between. */
 static bool begin_graph(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
@@ -103,8 +103,8 @@ static mt_status end_or_drop_graph(void *context)
     return run->graph_repeats ? mt_device_graph_end(run->rt.device) : mt_device_graph_drop(run->rt.device);
 }
 
-/* Ends a graph that has begun. Work that failed on its way is dropped. Work that asked the device for memory is
- * dropped, too: that memory need not be mapped when the work is repeated. */
+/* Ends a graph that has begun. If the work failed, the graph is dropped. It is also dropped if the work requested
+ * memory from the device: that memory need not be mapped when the graph is repeated. */
 static void end_graph(struct training *run, bool has_begun)
 {
     run->graph_repeats = run->rt.status == MT_OK && run->rt.device->reserve_count == run->reserves_before_graph;
@@ -118,7 +118,8 @@ static bool updates(const struct mt_training_config *config)
     return config->mode == MT_MODE_FWD_BWD && config->optimizer != MT_OPTIMIZER_NONE;
 }
 
-/* Runs backward and update. As configured, the gradients of the last step are released here or were before forward. */
+/* Runs backward and update. Depending on zero_grad, releases the last step's gradients here; otherwise that was done
+ * before. */
 static void learn(struct training *run, int64_t step, bool in_graph)
 {
     struct mt_runtime *rt = &run->rt;
@@ -162,7 +163,7 @@ static mt_phase last_phase(const struct mt_training_config *config)
     return updates(config) ? MT_PHASE_OPTIMIZER : MT_PHASE_BACKWARD;
 }
 
-/* Reports the time of each phase of a step, up to the begin of the next one. */
+/* Reports the time of each phase of a step, up to the beginning of the next one. */
 static void report_phases(struct training *run, int64_t step)
 {
     const struct mt_training_observer *observer = run->observer;
@@ -197,19 +198,19 @@ static mt_status device_collect(void *context)
     return mt_device_collect(((struct training *)context)->rt.device, take_kernel, context);
 }
 
-/* Hands over the records of kernels if at least `least` wait, also after a failure: running out of memory leaves the
- * device as it was. */
+/* Passes on the records of kernels if at least `least` are waiting, even after a failure: running out of memory does
+ * not affect the device. */
 static void collect_kernels(struct training *run, uint64_t least)
 {
     if (mt_device_waiting_kernels(run->rt.device) >= least)
         mt_runtime_settle(&run->rt, device_collect, run);
 }
 
-/* Ends a step. A step that failed has no end in the trace. */
+/* Ends a step. A failed step has no end in the trace. */
 static void end_step(struct training *run, int64_t step)
 {
     struct mt_runtime *rt = &run->rt;
-    assert(rt->scope_depth == 0 && rt->casts == NULL); /* whatever a step enters it leaves, also after a failure */
+    assert(rt->scope_depth == 0 && rt->casts == NULL); /* a step leaves what it enters, even after a failure */
     mt_runtime_mark(rt, MT_STEP_END_MARK);
     mt_runtime_synchronize(rt);
     mt_device_tag_step(rt->device, MT_NO_STEP);
@@ -217,8 +218,8 @@ static void end_step(struct training *run, int64_t step)
         mt_alloc_mark(rt->alloc, MT_EVENT_STEP_END, (uint64_t)step, 0);
 }
 
-/* Records of kernels wait until the run ends, so that no step's time includes their hand-over. Only if more than
- * this many wait they are handed over before a step: they would take much memory, and more room than the ring has. */
+/* Records of kernels wait until the run ends, so that no step's time includes processing them. If more than this many
+ * are waiting, they are processed before a step: they would need much memory, and more room than the ring has. */
 enum { MOST_WAITING_KERNELS = 1 << 18 };
 
 static void run_steps(struct training *run)

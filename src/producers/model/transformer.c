@@ -1,5 +1,5 @@
-/* Parameters, forward and loss of the eager transformer. Parameters are taken in the order in which the reference's
- * modules are registered. In forward a tensor is released where the reference program's name for it goes out of
+/* Parameters, forward and loss of the eager transformer. Parameters are allocated in the order in which the reference
+ * registers its modules. In forward, a tensor is released where its name in the reference program goes out of
  * scope. */
 #include "producers/model/transformer.h"
 
@@ -17,14 +17,14 @@ static int64_t parameter_count(const struct mt_model_config *model)
     return model->layers * PARAMETERS_PER_LAYER + PARAMETERS_OUTSIDE;
 }
 
-/* A model that is being made. */
+/* A model under construction. */
 struct builder {
     struct mt_runtime *rt;
     const struct mt_training_config *config;
     struct mt_transformer *model;
 };
 
-/* Takes the next parameter of the list. `number` counts in the order of the reference data. */
+/* Allocates the next parameter of the list. `number` counts in the order of the reference data. */
 static struct mt_parameter *add_parameter(struct builder *builder, const char *module, uint64_t number, int64_t rows,
                                           int64_t columns, mt_parameter_kind kind)
 {
@@ -46,7 +46,7 @@ static struct mt_parameter *add_norm(struct builder *builder, const char *module
     return add_parameter(builder, module, number, 0, builder->config->model.d_model, MT_PARAMETER_NORM);
 }
 
-/* Takes the positions 0 … seq-1 that the reference keeps in each attention module. */
+/* Allocates the positions 0 … seq-1 that the reference keeps in each attention module. */
 static struct mt_tensor *add_positions(struct builder *builder)
 {
     struct mt_runtime *rt = builder->rt;

@@ -1,4 +1,4 @@
-/* The transformer, eager: op by op, every tensor in a block of its own, like the reference in PyTorch's eager mode.
+/* The transformer, eager: op by op, every tensor in a separate block, like the reference in PyTorch's eager mode.
  *
  *   tokens (B,T) ─▶ embedding ─▶ (B,T,C) ─▶ L × block ─▶ norm ─▶ head ─▶ logits (B,T,V)
  *   block: x += attention(norm(x));  x += ffn(norm(x))
@@ -17,7 +17,7 @@ struct mt_layer {
     struct mt_tensor *positions;    /* int64 (T), held; nothing reads them, but the reference has them */
 };
 
-/* Invariant: parameter_count is 9 a layer and 3 besides, once the model is made. */
+/* Invariant after creation: parameter_count is 9 per layer plus 3. */
 struct mt_transformer {
     struct mt_model_config config;
     int64_t parameter_count;
@@ -26,8 +26,8 @@ struct mt_transformer {
     struct mt_parameter *token_embeddings, *ln_final, *lm_head; /* (V, C), (C), (V, C) */
 };
 
-/* Takes and initializes every parameter for sequences of config->seq. After a failure of the runtime the model is
- * partly filled and still has to be destroyed. */
+/* Allocates and initializes every parameter for sequences of config->seq. After a failure of the runtime the model is
+ * partly filled and must still be destroyed. */
 void mt_transformer_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_transformer *out);
 void mt_transformer_destroy(struct mt_runtime *rt, struct mt_transformer *model);
 
