@@ -6,10 +6,10 @@
 #include "trace/export/plain_writer.h"
 #include "trace/query/trace.h"
 
-/* Layers have frames of their own, or share one, "*". */
+/* Each layer has its own frames, or all share one, "*". */
 typedef enum mt_stack_layers { MT_LAYERS_EACH, MT_LAYERS_MERGED } mt_stack_layers;
 
-/* The blocks that count: those that were live at the peak of allocated bytes, or all. */
+/* The blocks to include: those live at the peak of allocated bytes, or all. */
 typedef enum mt_stack_moment { MT_STACKS_AT_PEAK, MT_STACKS_WHOLE_RUN } mt_stack_moment;
 
 /* The run to export. Both are borrowed. */
@@ -35,8 +35,8 @@ enum {
     MT_EXPORT_IS_PACKED = 8   /* it is always compressed */
 };
 
-/* The formats: name, kind, endings of names that imply it, properties, writer. The first of a kind is the usual one, but a run
- * has none.
+/* The formats: name, kind, file name endings that imply it, properties, writer. The first of a kind is its default,
+ * except that runs have none.
  *
  *   folded      "frame;…;frame bytes", with the bytes of another run in front, for flame graphs
  *   pprof       a profile
@@ -64,10 +64,10 @@ struct mt_export_request {
     struct mt_export_run from;
     mt_export_format format;
     mt_export_table table; /* of tables */
-    int64_t step; /* of tables: MT_ALL_STEPS, or one; its blocks are those that were live at some moment of it */
+    int64_t step; /* of tables: MT_ALL_STEPS, or one step, with the blocks that were live at some moment of it */
     mt_stack_layers layers;             /* of stacks */
-    mt_stack_moment moment;             /* of formats that have one; a snapshot of the whole run is of its end */
-    const struct mt_export_run *before; /* of folded stacks: the run whose bytes come first; NULL: none */
+    mt_stack_moment moment;             /* of formats with a moment; a snapshot of the whole run shows its end */
+    const struct mt_export_run *before; /* of folded stacks: the run with the first column of bytes; NULL: none */
 };
 
 /* A format, and the function that writes it to an open file. */

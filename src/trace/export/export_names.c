@@ -77,7 +77,7 @@ static void add_frame_list(struct mt_export_names *names, uint32_t label, uint32
     mt_plain_close_list(writer);
 }
 
-/* Adds the frames of a call stack. They do not name the spans, so these come beside them. */
+/* Adds the frames of a call stack. They do not contain the spans, so these are added as a separate list. */
 static void add_stack(struct mt_export_names *names, uint32_t stack, uint32_t span)
 {
     assert(stack < names->stack_count);
@@ -94,7 +94,8 @@ static void add_stack(struct mt_export_names *names, uint32_t stack, uint32_t sp
     mt_export_span_names(names, "spans", span);
 }
 
-/* Adds the frames of a request that has no stack. Those of a label are kept, unless the request came from another span. */
+/* Adds the frames of a request without a stack. A label's frames are kept, unless the request came from another
+ * span. */
 static void add_spans(struct mt_export_names *names, uint32_t label, uint32_t span)
 {
     struct mt_plain_writer *writer = names->writer;

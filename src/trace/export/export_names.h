@@ -1,11 +1,11 @@
-/* The members of a snapshot that say what a block is for and who asked for it. What recurs is written out once, and then
- * recalled. */
+/* The members of a snapshot with the purpose of a block and the code that requested it. Repeated values are written
+ * once, and then recalled. */
 #pragma once
 
 #include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
 
-/* Everything that a run names, by its numbers. All is borrowed. */
+/* The names of a run, by number. All are borrowed. */
 struct mt_export_names {
     struct mt_plain_writer *writer;
     struct mt_walk *walk;
@@ -15,18 +15,18 @@ struct mt_export_names {
     size_t label_count, span_count, stack_count;
 };
 
-/* Keeps values of the writer by the numbers from 0 on: nobody else does. */
+/* Keeps values of the writer under the numbers from 0 on. Other code must not use these numbers. */
 void mt_export_names_begin(struct mt_export_names *out, struct mt_plain_writer *writer, struct mt_walk *walk);
 
 /* Adds a list: the names of a span and of the spans around it, outermost first. */
 void mt_export_span_names(struct mt_export_names *names, const char *key, uint32_t span);
 
-/* Adds the frames of a request: its call stack or, where none is known, the op and the spans. Beside them, adds what they
- * do not say: `spans` of a request with a stack, and `label_spans` where the label has another span. */
+/* Adds the frames of a request: its call stack or, if unknown, the op and the spans. Also adds `spans` for a request
+ * with a stack, and `label_spans` if the label has another span. */
 void mt_export_frames(struct mt_export_names *names, const struct mt_walk_event *request);
 void mt_export_no_frames(struct mt_plain_writer *writer);
 
-/* Adds the members of a label but its category. */
+/* Adds the members of a label, except its category. */
 void mt_export_label(struct mt_plain_writer *writer, const struct mt_label_row *label);
 
 /* Adds `user_metadata`, the label. */

@@ -1,12 +1,12 @@
-/* A run as the tables that Nsight Systems exports, for scripts that read those:
+/* A run as the tables that Nsight Systems exports, for scripts that read these tables:
  *
- *   CUDA_GPU_MEMORY_USAGE_EVENTS   a row for each allocation and free, of blocks of a pool whose memory is their segment
+ *   CUDA_GPU_MEMORY_USAGE_EVENTS   a row for each allocation and free; a block's segment is its pool
  *   CUPTI_ACTIVITY_KIND_KERNEL     a row for each kernel
- *   NVTX_EVENTS                    push and pop ranges: spans, steps and phases, on a thread each
+ *   NVTX_EVENTS                    push and pop ranges: spans, steps and phases, each kind on its own thread
  *   StringIds                      the names of kernels
  *   TARGET_INFO_GPU, ENUM_CUDA_*   the device, and the names of numbers in the first table
  *
- * A table is there if it has rows. SQLite does not write a database from its beginning to its end, so it is made in a
+ * A table exists if it has rows. SQLite does not write a database sequentially, so it is made in a
  * temporary file and copied. */
 #include "base/interner.h"
 #include "base/job_folder.h"
@@ -29,7 +29,7 @@
 
 enum { THE_CONTEXT = 1, KIND_DEVICE = 2, OPERATION_ALLOCATION = 0, OPERATION_FREE = 1, PUSH_POP_RANGE = 59 };
 
-/* Ranges of a thread nest, so each kind has a thread of its own. */
+/* Ranges of a thread nest, so each kind has its own thread. */
 typedef enum range_thread { THREAD_SPANS = 1, THREAD_STEPS, THREAD_PHASES, THREAD_COUNT } range_thread;
 
 typedef enum export_table {
@@ -100,8 +100,8 @@ struct open_ranges {
     size_t count;
 };
 
-/* A database under way. Invariants: inserts[t] is prepared once table t is there; ranges[] are the open ones of each
- * thread, the innermost last. */
+/* A database under construction. Invariants: inserts[t] is prepared once table t exists; ranges[] has the open ranges
+ * of each thread, the innermost last. */
 struct nsys_export {
     struct mt_database *database;
     struct mt_statement *inserts[TABLE_COUNT];
@@ -195,7 +195,7 @@ static mt_status end_innermost(struct nsys_export *export, range_thread thread, 
     return mt_statement_run(insert);
 }
 
-/* Ends the range and those within it. A range that was not begun is ignored. */
+/* Ends the range and those inside it. Ignores a range that has not begun. */
 static mt_status end_range(struct nsys_export *export, range_thread thread, uint64_t number, uint64_t time_ns)
 {
     struct open_ranges *open = &export->ranges[thread];
@@ -259,7 +259,7 @@ static mt_status write_event(struct nsys_export *export, const struct mt_walk_ev
     }
 }
 
-/* Sets *out to the number of a string, which gets a row at its first use. */
+/* Sets *out to the number of a string. Its first use adds its row. */
 static mt_status string_number(struct nsys_export *export, const char *text, int64_t *out)
 {
     bool is_new;
@@ -322,7 +322,7 @@ static mt_status write_events(struct nsys_export *export)
     return status;
 }
 
-/* Writes the device, if there are rows about it. */
+/* Writes the device, if tables refer to it. */
 static mt_status write_device(struct nsys_export *export, const struct mt_run *run)
 {
     struct mt_statement *insert;

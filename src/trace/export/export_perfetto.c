@@ -2,7 +2,7 @@
  *
  *   counters     allocated bytes, of all and of each category; reserved bytes
  *   allocations  async pairs b and e by the block's id, named after its category
- *   threads      steps, phases, spans: slices B and E, one in the other; kernels: slices X, a thread a stream
+ *   threads      steps, phases, spans: nested slices B and E; kernels: slices X, a thread for each stream
  *   refusals     instants
  *
  * Times are microseconds from the start of the run. */
@@ -21,7 +21,7 @@
 enum { THE_PROCESS = 1, THREAD_STEPS = 1, THREAD_PHASES, THREAD_SPANS, FIRST_KERNEL_THREAD };
 enum { NUMBER_TEXT = 24 };
 
-/* Spans that have begun and not ended, the innermost last. */
+/* Open spans, the innermost last. */
 struct open_spans {
     uint32_t *spans;
     size_t count;
@@ -33,7 +33,7 @@ struct kernel_lane {
     uint64_t end_ns; /* of its last kernel */
 };
 
-/* An export under way. Invariants: category_of[label] is the number of its category; category_bytes, by that number,
+/* The state of an export. Invariants: category_of[label] is the number of its category; category_bytes, by that number,
  * sum to allocated_bytes. */
 struct perfetto_export {
     struct mt_plain_writer writer;
@@ -56,7 +56,7 @@ static uint32_t kept_details(uint32_t label)
     return label;
 }
 
-/* Opens an event with the members that all but names have. */
+/* Opens an event with the members of all events except names. */
 static void open_event(struct perfetto_export *export, const char *phase, const char *name, uint64_t time_ns)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -127,7 +127,8 @@ static void write_names(struct perfetto_export *export, const struct mt_run *run
     write_thread(&export->writer, THREAD_SPANS, "spans");
 }
 
-/* Writes a sample of a counter. Each has one value: a viewer takes the values of a counter's first sample for all. */
+/* Writes a sample of a counter. It has one value, since viewers expect the values of a counter's first sample in all
+ * others. */
 static void write_counter(struct perfetto_export *export, const char *name, uint64_t time_ns, uint64_t bytes)
 {
     open_event(export, "C", name, time_ns);
@@ -210,7 +211,7 @@ static void write_begin(struct perfetto_export *export, const struct mt_walk_eve
     begin_slice(export, event);
 }
 
-/* Ends the slice of the old label and begins one of the new. */
+/* Ends the slice of the old label and begins one with the new label. */
 static void write_relabel(struct perfetto_export *export, const struct mt_walk_event *event)
 {
     struct mt_walk_event before = *event;
@@ -273,7 +274,7 @@ static void end_innermost_span(struct perfetto_export *export, uint64_t time_ns)
     write_slice(export, "E", THREAD_SPANS, export->spans[span].path, time_ns);
 }
 
-/* Ends a span and those within it, since slices nest. A span that was not begun is ignored. */
+/* Ends a span and those inside it, since slices nest. Ignores a span that has not begun. */
 static void end_span(struct perfetto_export *export, uint32_t span, uint64_t time_ns)
 {
     size_t depth = export->open.count;
@@ -359,7 +360,7 @@ static mt_status write_event(struct perfetto_export *export, const struct mt_wal
     }
 }
 
-/* Ends everything that is open at the end of the run. */
+/* Ends all open slices at the end of the run. */
 static void end_all(struct perfetto_export *export)
 {
     size_t count;
@@ -392,7 +393,7 @@ static mt_status write_events(struct perfetto_export *export)
     return status;
 }
 
-/* Returns the first thread of the stream on which no kernel runs at that moment. */
+/* Returns the first thread of the stream without a running kernel at that moment. */
 static size_t find_lane(struct perfetto_export *export, const struct mt_launch_row *launch)
 {
     struct mt_text name = {0};
@@ -436,7 +437,7 @@ static mt_status write_kernel(void *context, const struct mt_launch_row *launch)
     return mt_output_file_go_on(writer->file);
 }
 
-/* Numbers categories from 1 in the order of labels, so there are no more of them than labels. */
+/* Numbers categories from 1 in the order of labels, so there are at most as many as labels. */
 static void number_categories(struct perfetto_export *export)
 {
     struct mt_name_set *names = mt_name_set_create();

@@ -1,10 +1,9 @@
 /* A run's memory as a profile for pprof: one sample for each label, with the blocks of the whole run (alloc_objects,
- * alloc_space) and those that were live at the peak of allocated bytes (inuse_objects, inuse_space, the default). Samples have
- * the labels category, role, phase and dtype.
+ * alloc_space) and the blocks live at the peak of allocated bytes (inuse_objects, inuse_space, the default). Samples
+ * have the labels category, role, phase and dtype.
  *
- * A profile is a message of Protocol Buffers. It takes varints, bytes, and messages inside messages:
- * https://protobuf.dev/programming-guides/encoding/
- * https://github.com/google/pprof/blob/main/proto/profile.proto */
+ * A profile is a message of Protocol Buffers. It needs varints, bytes, and messages inside messages:
+ * https://protobuf.dev/programming-guides/encoding/ https://github.com/google/pprof/blob/main/proto/profile.proto */
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -15,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A message under way. All zero: empty. Invariant: length <= capacity. */
+/* A message under construction. All zero: empty. Invariant: length <= capacity. */
 struct proto {
     unsigned char *data;
     size_t length, capacity;
@@ -64,7 +63,7 @@ static void add_key(struct proto *message, int field, int wire)
     add_varint(message, (uint64_t)field << 3 | (uint64_t)wire);
 }
 
-/* Adds a field. Readers take an absent field for 0, so 0 is left out. */
+/* Adds a field. Readers treat an absent field as 0, so 0 is omitted. */
 static void proto_add_integer(struct proto *message, int field, uint64_t value)
 {
     if (value == 0)
@@ -73,7 +72,7 @@ static void proto_add_integer(struct proto *message, int field, uint64_t value)
     add_varint(message, value);
 }
 
-/* Adds a field, also an empty one. */
+/* Adds a field, even if it is empty. */
 static void proto_add_bytes(struct proto *message, int field, const void *data, size_t bytes)
 {
     add_key(message, field, WIRE_BYTES);
@@ -141,9 +140,9 @@ enum {
 
 enum { THE_MAPPING = 1 };
 
-/* A profile under way. String 0 of its table is ""; the others are the names of `strings`, by their numbers. A frame is
- * a location and a function, both with the number of its name.
- * Invariant: is_frame has an entry for each of the string_count strings. */
+/* A profile under construction. String 0 of its table is ""; the others are the names of `strings`, by their numbers. A
+ * frame is a location and a function, both with the number of its name. Invariant: is_frame has an entry for each of
+ * the string_count strings. */
 struct profile {
     struct proto *out;
     struct proto part, inner; /* messages inside of it, one at a time */
@@ -189,7 +188,7 @@ static void add_types(struct profile *profile)
     proto_add_integer(profile->out, PROFILE_DEFAULT_SAMPLE_TYPE, string_number(profile, "inuse_space"));
 }
 
-/* Adds the one mapping, which says that locations have names. */
+/* Adds the only mapping, which declares that locations have names. */
 static void add_mapping(struct profile *profile, const char *title)
 {
     proto_clear(&profile->part);

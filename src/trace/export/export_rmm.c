@@ -1,4 +1,4 @@
-/* A run as RMM's logging adaptor writes it: CSV with a row for each allocation, free and refusal. */
+/* A run in the format of RMM's logging adaptor: CSV with a row for each allocation, free and refusal. */
 #include "trace/export/export.h"
 #include "trace/query/walk.h"
 
@@ -24,7 +24,7 @@ static const char *action_of(mt_event_kind kind)
     }
 }
 
-/* A log has times of day; here they begin with the run. */
+/* A log has times of day; here they begin at the start of the run. */
 static void write_row(struct mt_output_file *file, const struct mt_walk_event *event, const char *action)
 {
     char line[LINE_BYTES];

@@ -56,7 +56,7 @@ static struct mt_address_range range_of(const struct mt_walk_event *event)
     return (struct mt_address_range){event->address, end < event->address ? UINT64_MAX : end};
 }
 
-/* Joins the piece with the memory in [begin, end) beside it, if that is of the same segment. */
+/* Joins the piece with adjacent memory in [begin, end), if that belongs to the same segment. */
 static void join(struct mt_export_segments *segments, struct mt_export_piece *piece, mt_addr begin, mt_addr end)
 {
     const struct mt_export_piece *found = mt_address_map_find(&segments->pieces, begin, end);

@@ -1,8 +1,8 @@
-/* The memory of a run while it is walked, and its tiles of blocks at the end.
+/* The memory of a run during a walk, and its tiles at the end.
  *
- *   pieces of memory   ├───────────────────┤      ├──────────────┤     by address; neighbours of one segment are one
+ *   pieces of memory   ├───────────────────┤      ├──────────────┤     by address; neighbours of one segment are joined
  *   live blocks           ├─────┤├──┤
- *   tiles              ├──┼─────┼┼──┼──────┤      ├──────────────┤     each a block, or memory outside of blocks */
+ *   tiles              ├──┼─────┼┼──┼──────┤      ├──────────────┤     each a block, or memory outside blocks */
 #pragma once
 
 #include "trace/query/walk.h"
@@ -32,7 +32,7 @@ void mt_export_segments_map(struct mt_export_segments *segments, const struct mt
 void mt_export_segments_unmap(struct mt_export_segments *segments, const struct mt_walk_event *event);
 
 /* Places the allocs of live blocks, which it borrows, by address. Fails with MT_BAD_TRACE if two overlap, or if one
- * lies outside of memory. */
+ * is outside all pieces. */
 mt_status mt_export_segments_place(struct mt_export_segments *segments, const struct mt_walk_event *blocks,
                                    size_t count);
 
@@ -48,7 +48,7 @@ struct mt_export_tile {
     size_t next_block;
 };
 
-/* Go through the tiles of a piece: begin before the first, then next until it returns false. */
+/* Iterate over the tiles of a piece: begin before the first, then next until it returns false. */
 struct mt_export_tile mt_export_tile_begin(const struct mt_export_piece *piece);
 bool mt_export_tile_next(const struct mt_export_segments *segments, const struct mt_export_piece *piece,
                          struct mt_export_tile *tile);

@@ -1,4 +1,4 @@
-/* Folded stacks, for the tools that draw flame graphs, and the stacks themselves, which profiles have, too. */
+/* Folded stacks, for tools that draw flame graphs, and the stacks themselves, which profiles use, too. */
 #include "trace/export/export_stacks.h"
 
 #include "answer/escape.h"
@@ -46,20 +46,20 @@ void mt_label_stack_release(struct mt_label_stack *stack)
     *stack = (struct mt_label_stack){0};
 }
 
-/* A line of folded stacks: the frames with ';' between them, and the bytes in each column. */
+/* A line of folded stacks: the frames, separated by ';', and the bytes in each column. */
 struct folded_row {
     char *stack;
     uint64_t bytes[2];
 };
 
-/* Lines. All zero: none. Invariant: once merged, they are sorted by stack, and no two have the same. */
+/* Lines. All zero: none. Invariant: once merged, they are sorted by stack, and each stack occurs once. */
 struct folded {
     struct folded_row *rows;
     size_t count;
 };
 
-/* Adds a frame without the characters that have a meaning in folded stacks: ';' begins a frame, a line end begins a
- * stack, and a number after a blank is a column. */
+/* Adds a frame without the characters that have a meaning in folded stacks: ';' separates frames, a line end separates
+ * stacks, and a number after a blank is a column. */
 static void add_plain(struct mt_text *out, const char *name)
 {
     for (; *name != '\0'; name++) {
@@ -134,7 +134,7 @@ void mt_label_sums_release(struct mt_label_sums *sums)
     *sums = (struct mt_label_sums){0};
 }
 
-/* A run that is being written may get labels between the two queries. The sums refer to none of those. */
+/* A run that is being written may get labels between the two queries. The sums do not refer to them. */
 mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_sums *out)
 {
     size_t label_count = 0, sum_count = 0;

@@ -8,8 +8,8 @@
 
 enum { MT_MOST_FRAMES = 64 };
 
-/* Frames, the outermost first. Invariants: 1 <= depth <= MT_MOST_FRAMES; no frame is "". The last frame of a longer path has
- * the rest of it. */
+/* Frames, the outermost first. Invariants: 1 <= depth <= MT_MOST_FRAMES; no frame is "". If the path is longer, the
+ * last frame contains the rest of it. */
 struct mt_label_stack {
     const char *frames[MT_MOST_FRAMES];
     size_t depth;
@@ -27,6 +27,6 @@ struct mt_label_sums {
     size_t count;
 };
 
-/* Reads them. Release them in any case. */
+/* Reads the labels and sums. Release them in any case. */
 mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_sums *out);
 void mt_label_sums_release(struct mt_label_sums *sums);

@@ -1,7 +1,7 @@
 /* Exports that are tables: blocks, events, peaks.
  *
- * An `id` is the position of an event in its run, from 0, the same in every table: that of an allocation names its
- * block. */
+ * An `id` is the position of an event in its run, from 0, the same in every table. A block has the id of its
+ * allocation. */
 #include "trace/export/export.h"
 
 #include "answer/answer.h"
@@ -126,7 +126,7 @@ static const struct mt_field event_fields[] = {
 #undef ROW
 const struct mt_row_type mt_export_event_type = MT_ROW_TYPE(struct mt_event_row, event_fields);
 
-/* An export of events. `rows` begin once it is known that there are events. */
+/* The state of an export of events. `rows` begin once it is known that there are events. */
 struct event_export {
     const struct mt_export_run *from;
     struct mt_output_file *file;
@@ -158,7 +158,7 @@ static mt_status write_events(const struct mt_export_run *from, struct mt_output
     return status;
 }
 
-/* The share of a category in a peak; for reserved bytes, also the memory outside of blocks. The `bytes` of a peak's
+/* The share of a category in a peak; for reserved bytes, also the memory outside blocks. The `bytes` of a peak's
  * rows sum to it. */
 struct peak_row {
     const char *scope;

@@ -1,12 +1,11 @@
 /* A run as a memory snapshot of PyTorch, for memory_viz and for scripts that read such snapshots.
  *
- *  device_traces         the events of memory up to the moment, a free as two entries (requested, completed)
- *  segments              the memory at that moment, tiled by blocks
- *  memtrace              the run, and the events of memory after the moment
- *  external_annotations  spans, steps and phases, each with the number of entries before it
+ *  device_traces         the events of memory up to the moment, a free as two entries (requested, completed)  segments
+ * the memory at that moment, tiled by blocks  memtrace              the run, and the events of memory after the moment
+ * external_annotations  spans, steps and phases, each with the number of entries before it
  *
- * Viewers go back from the segments along the entries before them, so the moment is one at which a program would take a
- * snapshot: the end, but before a run gives back all of its blocks.
+ * Viewers go backwards from the segments along the entries before them. So the moment is one at which a program would
+ * take a snapshot: the end, but before a run frees all of its blocks.
  *
  * docs/export.md describes every member, for readers. */
 #include "answer/row.h"
@@ -22,14 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An export under way. Invariants: `growing` ascends; has_unknown is true once an entry of category "unknown" is
- * written, without which memory_viz ignores all categories; no event after `moment` is written before the segments. */
+/* The state of an export. Invariants: `growing` ascends; has_unknown is true once an entry of category "unknown" is
+ * written (without one, memory_viz ignores all categories); no event after `moment` is written before the segments. */
 struct torch_export {
     const struct mt_export_run *from;
     struct mt_plain_writer writer;
     struct mt_walk *walk;
     struct mt_export_names names;
-    int64_t moment; /* position of the event after which the segments are as written; -1: before the first */
+    int64_t moment; /* position of the last event before the segments; -1: before the first event */
     uint64_t start_us;
     uint32_t *growing;
     size_t growing_count;
@@ -37,7 +36,7 @@ struct torch_export {
     bool has_unknown;
 };
 
-/* Opens an entry with the members that all have. */
+/* Opens an entry with the members of all entries. */
 static void open_entry(struct torch_export *export, const char *action, const struct mt_walk_event *event,
                        uint64_t size)
 {
@@ -72,7 +71,7 @@ static void write_alloc(struct torch_export *export, const struct mt_walk_event 
     close_entry(&export->writer);
 }
 
-/* Writes the new label of a block, as PyTorch writes new metadata. It has no stack. */
+/* Writes the new label of a block, like PyTorch's entries with new metadata. It has no stack. */
 static void write_relabel(struct torch_export *export, const struct mt_walk_event *event)
 {
     assert(event->kind == MT_EVENT_RELABEL && event->stack == 0);
@@ -82,7 +81,7 @@ static void write_relabel(struct torch_export *export, const struct mt_walk_even
     close_entry(&export->writer);
 }
 
-/* Writes what the block was beside its end, since that is where viewers look that go back in time. */
+/* Repeats the block's frames and label with its free: viewers that go back in time look for them there. */
 static void write_free(struct torch_export *export, const struct mt_walk_event *event)
 {
     open_entry(export, "free_requested", event, event->value);
@@ -155,7 +154,7 @@ static void write_entry(struct torch_export *export, const struct mt_walk_event 
     }
 }
 
-/* Writes the entries of the events from here to the one at that position, which the walk does not pass over. */
+/* Writes the entries of the events from here up to a position. The walk must not skip the event at that position. */
 static mt_status write_until(struct torch_export *export, int64_t position)
 {
     struct mt_walk_event event = {.n = -1};
@@ -181,7 +180,7 @@ static mt_status write_device_traces(struct torch_export *export)
     return status;
 }
 
-/* Writes a block of a segment. One that is not live has no `alloc`. */
+/* Writes a block of a segment. A free one has no `alloc`. */
 static void write_block(struct torch_export *export, const struct mt_export_tile *tile)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -200,7 +199,7 @@ static void write_block(struct torch_export *export, const struct mt_export_tile
     mt_plain_close_dict(writer);
 }
 
-/* PyTorch's small blocks lie in segments of up to 2 MiB. */
+/* PyTorch's small blocks are in segments of up to 2 MiB. */
 #define SMALL_SEGMENT_BYTES (UINT64_C(2) << 20)
 
 static void open_segment(struct torch_export *export, const struct mt_export_piece *piece)
@@ -258,8 +257,8 @@ static mt_status write_segments(struct torch_export *export)
     return status;
 }
 
-/* The annotations under way: spans, steps and phases. Each has the number of the trace's entries before it, which gives the
- * order of all events. */
+/* The state of the annotations: spans, steps and phases. Each has the number of the trace's entries before it, which
+ * gives the order of all events. */
 struct annotations {
     struct mt_export_names *names;  /* borrowed */
     struct mt_plain_writer *writer; /* of `names` */
@@ -367,7 +366,7 @@ static mt_status write_annotations(struct torch_export *export)
     return status;
 }
 
-/* Writes the settings of the allocator that PyTorch has, too, and ours. */
+/* Writes the settings of the allocator that PyTorch has, too, and all settings of ours. */
 static void write_allocator(struct torch_export *export, const struct mt_setting_row *settings, size_t count)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -449,7 +448,7 @@ static mt_status find_moment(const struct mt_export_run *from, mt_stack_moment m
     return status;
 }
 
-/* Reads what is known before the first event. */
+/* Reads everything that is needed before the first event. */
 static mt_status begin(struct torch_export *export, mt_stack_moment moment)
 {
     const struct mt_export_run *from = export->from;

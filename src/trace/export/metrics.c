@@ -18,16 +18,17 @@
 
 enum { LOOK_MS = 1000, NS_PER_MS = 1000000, RECENT_LOOKS = 60 };
 
-/* A trace that is watched. A file is read by nobody knows whom, so its recent peaks are those of this minute and the last. */
+/* A watched trace. Any program may read the file at any time, so its recent peaks are the peaks of this minute and
+ * the last. */
 struct watched_trace {
     char *path;
     struct mt_watch *watch;
     const struct mt_watched *run;                /* as of the last look; NULL: none yet */
-    uint64_t minute_peak[MT_MEASURE_COUNT];      /* recent peak, of a file */
-    uint64_t last_minute_peak[MT_MEASURE_COUNT]; /* the same of the minute before */
+    uint64_t minute_peak[MT_MEASURE_COUNT];      /* recent peak, for the file */
+    uint64_t last_minute_peak[MT_MEASURE_COUNT]; /* the same for the minute before */
 };
 
-/* Invariant: the thread alone uses everything but `stop` while it runs. */
+/* Invariant: while the thread runs, only it uses the members, except `stop`. */
 struct mt_metrics {
     struct mt_metrics_options options; /* the file's name is owned */
     char *folder, *stem, *ending;      /* of the given trace: "runs", "train", ".db" */
@@ -87,7 +88,7 @@ static void keep_failure(struct mt_metrics *metrics, mt_status status)
         metrics->failure = mt_error_save(status);
 }
 
-/* Looks at all traces. One that can't be read now, since it is being made, can be a second later. */
+/* Looks at all traces. A trace that can't be read now, since it is being created, may be readable a second later. */
 static void look(struct mt_metrics *metrics)
 {
     find_traces(metrics);
@@ -116,7 +117,7 @@ static void add_runs(struct mt_metrics *metrics, const struct mt_watched *copies
     free(runs);
 }
 
-/* Appends the page of the port, whose recent peaks begin anew with it. */
+/* Appends the page of the port, and restarts its recent peaks. */
 static void add_page(void *context, struct mt_text *out)
 {
     struct mt_metrics *metrics = context;
@@ -127,7 +128,7 @@ static void add_page(void *context, struct mt_text *out)
             mt_watch_begin_recent(metrics->traces[i].watch);
 }
 
-/* Begins another minute of the file's recent peaks. */
+/* Begins a new minute of the file's recent peaks. */
 static void begin_minute(struct mt_metrics *metrics)
 {
     for (size_t i = 0; i < metrics->trace_count; i++) {
@@ -171,7 +172,7 @@ static void tick(struct mt_metrics *metrics)
 
 /* ---- the thread ---- */
 
-/* Serves the port until the next look or the end. False at the end. */
+/* Serves the port until the next look or the end. Returns false at the end. */
 static bool serve(struct mt_metrics *metrics, uint64_t next_ns)
 {
     const uint64_t now_ns = mt_clock_ns();
@@ -195,7 +196,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: those of the process are for the others. */
+/* Starts the thread with all signals blocked, so that other threads of the process handle them. */
 static mt_status start_thread(struct mt_metrics *metrics)
 {
     sigset_t all, before;

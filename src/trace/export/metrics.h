@@ -3,8 +3,8 @@
  *   traces ──a look a second──▶ struct mt_watched ──▶ text ──▶ FILE, by rename
  *                                                         └──▶ GET /metrics on 127.0.0.1:PORT, looked up anew
  *
- * A thread of its own does it all, which reads the traces as any reader does: the runs do nothing for it. It has all signals
- * blocked. Runs are those that began after mt_metrics_start.
+ * A separate thread does all this and reads the traces like any reader, so the runs are not involved. It has all
+ * signals blocked. Only runs that began after mt_metrics_start are included.
  *
  * Threads: one at a time for an object. */
 #pragma once
@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-/* Where metrics go. */
+/* The places for metrics. */
 struct mt_metrics_options {
     const char *file; /* NULL: to no file */
     int64_t port;     /* 0: to no port */
@@ -23,10 +23,11 @@ enum { MT_MOST_PORT = 65535 };
 
 struct mt_metrics;
 
-/* The traces that are watched: the given one, or those of other ranks beside it, too ("train.db", "train-rank1.db"). */
+/* The watched traces: the given one, and optionally other ranks' traces in its folder ("train-rank1.db"). */
 typedef enum mt_metrics_traces { MT_METRICS_ONE, MT_METRICS_RANKS } mt_metrics_traces;
 
-/* Begins. The caller has checked the file (mt_output_file_check). *out is NULL if neither place is asked for. Fails if the file can't be written or the port can't be had. */
+/* Starts. The caller has checked the file (mt_output_file_check). *out is NULL if neither a file nor a port is set.
+ * Fails if the file can't be written or the port is not available. */
 mt_status mt_metrics_start(const struct mt_metrics_options *options, const char *trace, mt_metrics_traces traces,
                            struct mt_metrics **out);
 

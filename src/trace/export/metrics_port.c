@@ -18,7 +18,8 @@ enum { MOST_REQUEST_BYTES = 4096, CONNECTIONS = 8, DEADLINE_MS = 1000, NS_PER_MS
 
 enum { NO_FILE = -1 };
 
-/* A client. Invariant: sent_bytes <= answer.length; it is read from until there is an answer, and written to from then on. */
+/* A client. Invariant: sent_bytes <= answer.length. It is read from until there is an answer, and written to from then
+ * on. */
 struct connection {
     int file; /* NO_FILE: free for another client */
     uint64_t deadline_ns;
@@ -89,7 +90,7 @@ void mt_metrics_port_close(struct mt_metrics_port *port)
 
 /* ---- a request ---- */
 
-/* True if the value of a Host field is this machine's name for itself, with or without a port. */
+/* True if the value of a Host field is a name of the loopback, with or without a port. */
 static bool is_own_host(const char *value)
 {
     static const char *const names[] = {"localhost", "127.0.0.1"};
@@ -102,7 +103,7 @@ static bool is_own_host(const char *value)
     return false;
 }
 
-/* True if the request has a Host, and each is this machine. */
+/* True if the request has a Host field, and every one names the loopback. */
 static bool is_for_own_host(const char *request)
 {
     static const char field[] = "host:";
@@ -117,7 +118,7 @@ static bool is_for_own_host(const char *request)
     return has_host;
 }
 
-/* Returns the status line of the answer to a request: only the page is there, and only to be read. */
+/* Returns the status line of the answer to a request. There is only the page, and only GET. */
 static const char *status_of(const char *request)
 {
     static const char *const pages[] = {"/metrics ", "/metrics?"};
@@ -151,7 +152,7 @@ static void make_answer(const struct page *page, const char *status, struct mt_t
     mt_text_release(&body);
 }
 
-/* Reads what has come of a request, and answers it at its empty line, at its end, or if it is too long. */
+/* Reads the next part of a request, and answers it at its empty line, at its end, or if it is too long. */
 static void read_request(struct connection *connection, const struct page *page)
 {
     char *request = connection->request;
@@ -167,7 +168,7 @@ static void read_request(struct connection *connection, const struct page *page)
         make_answer(page, "400 Bad Request", &connection->answer);
 }
 
-/* Sends what the client takes, and ends the connection with the answer. */
+/* Sends as much as the client accepts, and ends the connection after the answer. */
 static void send_answer(struct connection *connection)
 {
     const struct mt_text *answer = &connection->answer;
@@ -193,8 +194,8 @@ static void take_client(struct mt_metrics_port *port)
     port->connections[i].deadline_ns = mt_clock_ns() + (uint64_t)DEADLINE_MS * NS_PER_MS;
 }
 
-/* Lists what is waited for: the connections in their order, the listener if there is room for a client, and `stop`. Files of
- * -1 are passed over by poll. */
+/* Lists the files to wait for: the connections in their order, the listener if there is room for a client, and `stop`.
+ * poll ignores -1. */
 enum { LISTENER = CONNECTIONS, STOP, FILES };
 static void list_files(const struct mt_metrics_port *port, int stop, struct pollfd out[FILES])
 {
@@ -223,7 +224,7 @@ static int wait_ms_of(const struct mt_metrics_port *port, int most_ms)
     return most_ms;
 }
 
-/* Serves a connection which may be ready. */
+/* Serves a connection, which may be ready. */
 static void serve(struct connection *connection, bool is_ready, const struct page *page)
 {
     if (is_ready && connection->answer.length == 0)

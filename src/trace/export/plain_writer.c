@@ -33,11 +33,11 @@ enum {
     PICKLE_LONG_BINGET = 'j'
 };
 
-/* The items of a list are written in batches: readers push a batch onto a stack, and that of a web page ends below
- * 120,000. */
+/* The items of a list are written in batches: readers push a batch onto a stack, and the stack of a web page is limited
+ * to about 120,000. */
 enum { PICKLE_BATCH = 1000, NUMBER_TEXT = 32 };
 
-/* A value that can be recalled: its text in JSON, its place in the memo in a pickle. */
+/* A value that can be recalled: its text in JSON, its memo number in a pickle. */
 struct mt_plain_kept {
     bool is_known;
     uint32_t memo;
@@ -63,7 +63,7 @@ static void put_byte(struct mt_plain_writer *writer, int byte)
     mt_output_file_write(writer->file, &data, 1);
 }
 
-/* Writes an opcode and a number of so many bytes, lowest first. */
+/* Writes an opcode and a number of `bytes` bytes, lowest first. */
 static void put_operand(struct mt_plain_writer *writer, int opcode, uint64_t number, int bytes)
 {
     unsigned char data[1 + sizeof number] = {(unsigned char)opcode};
@@ -168,7 +168,7 @@ static void put_pickle_text(struct mt_plain_writer *writer, const char *text, si
     mt_output_file_write(writer->file, text, bytes);
 }
 
-/* Gives the last value a place in the memo. */
+/* Stores the last value in the memo, and returns its number there. */
 static uint32_t memoize(struct mt_plain_writer *writer)
 {
     put_byte(writer, PICKLE_MEMOIZE);
@@ -206,7 +206,7 @@ static void put_pickle_word(struct mt_plain_writer *writer, const char *word)
     writer->word_memo[number] = memoize(writer);
 }
 
-/* True if the JSON string is the text itself in quotes. */
+/* True if the JSON string is just the text in quotes. */
 static bool is_plain(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -254,7 +254,7 @@ void mt_plain_word(struct mt_plain_writer *writer, const char *word)
         put_pickle_word(writer, word);
 }
 
-/* A number of LONG1 is signed, so one with the highest bit set takes a byte more. */
+/* A LONG1 number is signed, so a number with the highest bit set needs one more byte. */
 static void put_long(struct mt_plain_writer *writer, uint64_t number)
 {
     int bytes = (64 - __builtin_clzll(number)) / 8 + 1;

@@ -7,14 +7,14 @@
 typedef enum metric_type { GAUGE, COUNTER } metric_type;
 static const char *const type_names[] = {[GAUGE] = "gauge", [COUNTER] = "counter"};
 
-/* A metric with one value a run. */
+/* A metric with one value for each run. */
 struct metric {
     const char *name, *help;
     metric_type type;
     uint64_t (*value)(const struct mt_watched *run);
 };
 
-/* A metric with one value for each part of a run. `label` is the name of the label that tells the part. */
+/* A metric with one value for each part of a run. `label` is the name of the label that identifies the part. */
 struct part_metric {
     const char *name, *help, *label;
     size_t (*parts)(const struct mt_watched *run, const struct mt_watched_part **out);
@@ -84,7 +84,7 @@ static const struct part_metric part_metrics[] = {
     {"memtrace_outside_bytes", "Bytes of the device outside of the allocator, by holder.", "category", outside},
 };
 
-/* Adds the value of a label. The format takes UTF-8 alone, on one line, and wants a backslash before its own characters. */
+/* Adds the value of a label. The format requires UTF-8 on one line, and a backslash before its special characters. */
 static void add_value(struct mt_text *out, const char *value)
 {
     struct mt_text visible = {0};
@@ -101,7 +101,7 @@ static void add_label(struct mt_text *out, const char *name, const char *value)
     mt_text_add(out, "\"");
 }
 
-/* Adds the metric's name and the labels of every metric of the run, but for the closing brace. */
+/* Adds the metric's name and the run's common labels, without the closing brace. */
 static void add_start(struct mt_text *out, const char *name, const struct mt_watched *run)
 {
     mt_text_add(out, "%s{run=\"", name);

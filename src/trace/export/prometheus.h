@@ -6,5 +6,5 @@
 #include "base/text.h"
 #include "trace/store/watch.h"
 
-/* Appends the metrics of the runs, those of one name together. NULL among the runs is passed over. */
+/* Appends the metrics of the runs, grouped by metric. Ignores NULL among the runs. */
 void mt_prometheus_add(struct mt_text *out, const struct mt_watched *const *runs, size_t count);
