@@ -78,7 +78,7 @@ void mt_address_map_release(struct mt_address_map *map)
     *map = (struct mt_address_map){0};
 }
 
-/* Returns the last chunk that begins at the address or before it; the first if none does. So an added entry becomes the
+/* Returns the last chunk that begins at or before the address; the first if none does. So an added entry becomes the
  * first of a chunk only in chunk 0. */
 static size_t chunk_of(const struct mt_address_map *map, mt_addr address)
 {

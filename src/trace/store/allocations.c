@@ -29,7 +29,7 @@ static uint32_t *bucket_of(const struct mt_live *live, struct mt_place place)
     return &live->buckets[hash >> 32 & live->mask];
 }
 
-/* Returns the link to the entry of a place; what it leads to is 0 if there is none. */
+/* Returns the link to the entry of a place; the link contains 0 if there is none. */
 static uint32_t *find_link(const struct mt_live *live, struct mt_place place)
 {
     uint32_t *link = bucket_of(live, place);
@@ -159,7 +159,7 @@ void mt_allocations_release(struct mt_allocations *allocations)
     *allocations = (struct mt_allocations){0};
 }
 
-/* Returns the row of the pair, or the free one where it would be. */
+/* Returns the row of the pair, or the free slot where it belongs. */
 static struct mt_allocation_row *find(const struct mt_allocations *allocations, uint32_t label,
                                       uint64_t requested_bytes)
 {
@@ -187,8 +187,8 @@ static void rebuild(struct mt_allocations *allocations, size_t size)
     free(old.rows);
 }
 
-/* Raises complete_from_bytes so that about MT_SUMMARY_ALLOCATIONS rows stay. A size stays with all its labels or with
- * none. */
+/* Raises complete_from_bytes so that about MT_SUMMARY_ALLOCATIONS rows remain. A size remains with all its labels or
+ * with none. */
 static void raise_bound(struct mt_allocations *allocations)
 {
     uint64_t *sizes = mt_host_alloc(allocations->used * sizeof *sizes);
@@ -209,7 +209,7 @@ static void make_room(struct mt_allocations *allocations)
     if (allocations->used >= allocations->limit) {
         raise_bound(allocations);
         rebuild(allocations, size);
-        /* So many labels have one size that they stay: the next look is due when there are twice as many. */
+        /* One size has so many labels that they all remain: the next reduction is due at twice as many. */
         if (allocations->used * 2 > allocations->limit)
             allocations->limit = allocations->used * 2;
     }

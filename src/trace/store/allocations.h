@@ -1,9 +1,9 @@
-/* The allocations of a run: those that are live, and how many there were of each label and size. */
+/* The allocations of a run: the live ones, and their number for each label and size. */
 #pragma once
 
 #include "base/event.h"
 
-/* The place of a block: no two live ones have the same. */
+/* The place of a block. No two live blocks have the same. */
 struct mt_place {
     uint64_t offset; /* in the segment */
     uint32_t segment;
@@ -20,13 +20,13 @@ struct mt_live_block {
     struct mt_place place;
     uint32_t previous, next;
     uint32_t chained; /* the next entry of its bucket */
-    uint32_t label;   /* its number, as of now */
+    uint32_t label;   /* the number of its current label */
 };
 
-/* The live blocks, by place, and as a list in the order in which they were allocated. New blocks are added at the end and
- * event ids only grow, so the list is sorted by id, and a checkpoint is one walk along it.
+/* The live blocks, by place, and as a list in the order of their allocation. New blocks are added at the end and
+ * event ids only grow, so the list is sorted by id, and a checkpoint is one pass over it.
  *
- * Invariants: entry 0 is the list's end on both sides, and no entry of a bucket; every listed block is in the bucket of its
+ * Invariants: entry 0 is the list's end on both sides, and not in a bucket; every listed block is in the bucket of its
  * place's hash, chained from buckets[hash]; ids ascend along the list; count < used; count <= mask + 1. */
 struct mt_live {
     uint32_t *buckets;
@@ -40,8 +40,8 @@ struct mt_live {
 void mt_live_create(struct mt_live *live);
 void mt_live_release(struct mt_live *live);
 
-/* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is live at this place
- * already counts as freed. */
+/* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is already live at
+ * this place counts as freed. */
 void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event, uint32_t label);
 
 /* Returns the block at this place, NULL if there is none. It is valid until the next addition. */
@@ -50,8 +50,8 @@ struct mt_live_block *mt_live_find(const struct mt_live *live, struct mt_place p
 /* Removes the block at this place. Returns the id of its alloc, 0 if there is none. */
 int64_t mt_live_take(struct mt_live *live, struct mt_place place);
 
-/* Encodes the ids as unsigned LEB128 numbers: each as the difference to the one before, the first to `base`. Returns the
- * number of bytes. The caller frees *out. */
+/* Encodes the ids as unsigned LEB128 numbers: each as the difference from the one before, the first from `base`.
+ * Returns the number of bytes. The caller frees *out. */
 size_t mt_live_encode(const struct mt_live *live, int64_t base, unsigned char **out);
 
 /* At twice as many different (label, size) pairs, the smallest sizes are dropped. */
@@ -65,10 +65,10 @@ struct mt_allocation_row {
     uint32_t label; /* its number */
 };
 
-/* The table of pairs. It is bounded: the smallest sizes are dropped for good; what is left is exact.
+/* The table of pairs. Its size is bounded: the smallest sizes are dropped permanently; the remaining rows are exact.
  *
- * Invariants: used * 2 <= mask + 1, a power of two; every allocation of at least complete_from_bytes is counted, no
- * smaller one is. */
+ * Invariants: used * 2 <= mask + 1, a power of two; every allocation of at least complete_from_bytes is counted, and no
+ * smaller one. */
 struct mt_allocations {
     struct mt_allocation_row *rows;
     size_t mask, used;

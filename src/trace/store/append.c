@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All tables but event_kind. The rows of one run are those with its number in column `run`; of event and block_use, all. */
+/* All tables except event_kind. Rows of a run have its number in column `run`; of event and block_use, all rows are
+ * copied. */
 static const char *const tables[] = {"run",
                                      "setting",
                                      "measurement",
@@ -41,13 +42,13 @@ static const char *const tables[] = {"run",
                                      "summary_allocation"};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
-/* The columns that hold an event's id, of whatever table. */
+/* The columns with an event's id, in any table. */
 static const char *const event_columns[] = {"first_event",    "last_event", "event",       "mapped_event",
                                             "unmapped_event", "allocation", "first_use",   "last_use",
                                             "idle_from",      "idle_to",    "copied_from", "peak_event"};
 enum { EVENT_COLUMNS = sizeof event_columns / sizeof event_columns[0] };
 
-/* Two traces, and what is added to numbers of the first one. */
+/* Two traces, and the numbers that are added to numbers of the first one. */
 struct append {
     struct mt_database *from, *to;
     int64_t runs, events;
@@ -68,7 +69,7 @@ static bool holds_run(const char *table, const char *column)
     return strcmp(column, "run") == 0 || (strcmp(table, "run") == 0 && strcmp(column, "id") == 0);
 }
 
-/* Adds the values of the columns as they are in the other trace. NULL stays NULL. */
+/* Adds the values of the columns for the other trace. NULL stays NULL. */
 static void add_values(const struct append *append, const char *table, char *columns, struct mt_text *out)
 {
     for (char *rest = columns, *column; (column = strsep(&rest, ", ")) != NULL;) {
@@ -148,7 +149,7 @@ static mt_status copy_all(struct append *append)
     return mt_database_commit(append->to);
 }
 
-/* Opens the trace to write it, whose ring is claimed, and ends what an earlier process left in it. */
+/* Opens the trace for writing; its ring must be claimed. First completes an earlier process's runs in it. */
 static mt_status write_to(const char *path, struct mt_ring *ring, struct append *append, bool *out_damaged)
 {
     MT_TRY(mt_database_open_writing(path, &append->to));
@@ -162,7 +163,7 @@ static mt_status write_to(const char *path, struct mt_ring *ring, struct append 
     return mt_error_restore(&error, status);
 }
 
-/* Keeps other writers away meanwhile. */
+/* Excludes other writers meanwhile. */
 static mt_status claim_and_write(const char *path, struct append *append)
 {
     mt_ring_outcome outcome;

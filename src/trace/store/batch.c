@@ -15,10 +15,10 @@ struct mt_batch_table {
     const char *insert;  /* the statement that moves its rows into the table */
     size_t row_bytes;
     size_t capacity;                            /* rows */
-    int (*compare)(const void *, const void *); /* the order in which they are inserted; NULL: as they were added */
+    int (*compare)(const void *, const void *); /* the order of insertion; NULL: as they were added */
 };
 
-/* Invariant: count <= table->capacity; equal only until the rows are stored. */
+/* Invariant: count <= table->capacity; they are equal only until the rows are stored. */
 struct mt_batch {
     const struct mt_batch_table *table;
     struct mt_database *database;
@@ -32,7 +32,7 @@ struct virtual_table {
     const struct mt_batch *batch;
 };
 
-/* A position among the rows that the batch had when the cursor was opened. */
+/* A position in the rows that the batch had when the cursor was opened. */
 struct cursor {
     sqlite3_vtab_cursor base;
     size_t row_bytes;
@@ -189,13 +189,13 @@ void mt_batch_destroy(struct mt_batch *batch)
     sqlite3 *handle = mt_database_handle(batch->database);
     mt_statement_finalize(batch->insert);
     sqlite3_create_module(handle, batch->table->name, NULL, NULL);
-    /* SQLite calls the module once more, to release its table, but only when it prepares another statement. */
+    /* SQLite calls the module once more, to release its table, but only when another statement is prepared. */
     sqlite3_exec(handle, "SELECT 1", NULL, NULL, NULL);
     free(batch->rows);
     free(batch);
 }
 
-/* The columns of table event after id, which SQLite counts up itself. */
+/* The columns of table event after id, which SQLite increments itself. */
 enum event_column {
     EVENT_TIME,
     EVENT_KIND,
@@ -213,7 +213,7 @@ _Static_assert(EVENT_STACK + 1 == MT_EVENT_COLUMNS, "every column has its number
 
 #define ALWAYS (1u << EVENT_TIME | 1u << EVENT_KIND | 1u << EVENT_STREAM)
 
-/* The columns that a kind fills, a bit each. The others are NULL, which takes no room in the file. */
+/* The columns that a kind fills, a bit each. The others are NULL, which needs no space in the file. */
 static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
     [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
@@ -230,8 +230,8 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
                          1u << EVENT_ALLOCATION,
 };
 
-/* The most requested bytes that a column holds: a program may ask for any number in vain, and columns are signed. Some
- * pages below the limit, so that a segment for it has a size, too. */
+/* The most requested bytes that a column can hold, since a program may request any number and columns are signed. It is
+ * some pages below the limit, so that a segment for such a request has a valid size, too. */
 static const uint64_t MOST_BYTES = (UINT64_C(1) << 63) - (2 << 20);
 
 static int64_t bytes_column(uint64_t bytes)
@@ -274,7 +274,7 @@ void mt_event_row_read(struct mt_event_row_in *row, const struct mt_statement *s
     }
 }
 
-/* Returns the number in a column, 0 for NULL. Clears *fits if it is not from 0 to `most`. */
+/* Returns the number in a column, 0 for NULL. Sets *fits to false if it is not from 0 to `most`. */
 static uint64_t number_of(const struct mt_event_row_in *row, enum event_column column, uint64_t most, bool *fits)
 {
     const int64_t value = row->columns[column] != MT_NULL_COLUMN ? row->columns[column] : 0;
@@ -311,7 +311,7 @@ uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *
     return mt_fold(sum ^ 0xD6E8FEB86659FD93u, (uint64_t)row->columns[MT_EVENT_COLUMNS - 1] ^ 0xA0761D6478BD642Fu);
 }
 
-/* The columns are in the order of table event, so that SQLite need not move them. An id of NULL is the next one. */
+/* The columns are in the order of table event, so that SQLite need not reorder them. An id of NULL is the next one. */
 const struct mt_batch_table mt_event_batch = {
     .name = "mt_event_batch",
     .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation, stack",
@@ -320,7 +320,7 @@ const struct mt_batch_table mt_event_batch = {
     .capacity = 1024,
 };
 
-/* Returns the id of the event with that sequence. */
+/* Returns the id of the event with a sequence. */
 static int64_t moment(int64_t first_event, uint64_t sequence, bool happened)
 {
     return happened ? (int64_t)((uint64_t)first_event + sequence) : MT_NULL_COLUMN;
@@ -342,7 +342,7 @@ void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct
     }};
 }
 
-/* By allocation, the key of the table: in order, rows cost a tenth less and fill its pages better by a fifth. */
+/* By allocation, the table's key: in this order, rows cost a tenth less and fill its pages better by a fifth. */
 static int compare_uses(const void *left, const void *right)
 {
     const struct mt_use_row_in *a = left, *b = right;
@@ -358,7 +358,7 @@ const struct mt_batch_table mt_use_batch = {
     .compare = compare_uses,
 };
 
-/* A stack lies behind its caller's, so rows come in the order of the key but where a ring was damaged. */
+/* A stack comes after its caller's, so rows are in the order of the key unless a ring was damaged. */
 const struct mt_batch_table mt_stack_batch = {
     .name = "mt_stack_batch",
     .columns = "run, id, parent, frame",

@@ -1,14 +1,14 @@
-/* Rows of tables event, block_use and stack on their way into the trace.
+/* Rows of tables event, block_use and stack before they are stored in the trace.
  *
- * They are inserted by INSERT … SELECT from a virtual table over an array. SQLite then fetches each column with one call;
- * a prepared insert takes a bind, a step and a reset. Measured for table event: 2.4 million rows a second, against 1.3
- * with prepared inserts of one row and 2.1 with 50 rows a statement. */
+ * They are inserted by INSERT … SELECT from a virtual table over an array. SQLite then fetches each column with one
+ * call; a prepared insert needs a bind, a step and a reset. Measured for table event: 2.4 million rows a second,
+ * against 1.3 with prepared inserts of one row and 2.1 with 50 rows per statement. */
 #pragma once
 
 #include "base/event.h"
 #include "trace/store/connection.h"
 
-/* A table that takes batches. */
+/* A table that accepts batches. */
 struct mt_batch_table;
 extern const struct mt_batch_table mt_event_batch; /* of struct mt_event_row_in */
 extern const struct mt_batch_table mt_use_batch;   /* of struct mt_use_row_in */
@@ -17,7 +17,7 @@ extern const struct mt_batch_table mt_stack_batch; /* of struct mt_stack_row_in 
 /* The value of a column that is NULL. */
 #define MT_NULL_COLUMN INT64_MIN
 
-/* A row of table event: its columns after id, which continues the table's. */
+/* A row of table event: its columns after id. The id continues the table's. */
 enum { MT_EVENT_COLUMNS = 11 };
 struct mt_event_row_in {
     int64_t columns[MT_EVENT_COLUMNS];
@@ -29,12 +29,12 @@ void mt_event_row_set(struct mt_event_row_in *row, const struct mt_event *event,
 /* Reads the columns of table event in their order, from `first_column` of the statement's current row on. */
 void mt_event_row_read(struct mt_event_row_in *row, const struct mt_statement *statement, int first_column);
 
-/* Fills in an event from its row, with its label as a number without a category. Sequence, the place of a free or a relabel,
- * and a segment's address are in no column: they are 0. Returns false if a number is none that its field holds. */
+/* Fills in an event from its row, with its label as a number without a category. Sequence, the place of a free or a
+ * relabel, and a segment's address are not in columns: they are 0. Returns false if a number does not fit its field. */
 bool mt_event_row_get(const struct mt_event_row_in *row, struct mt_event *out, int64_t *out_allocation);
 
-/* Returns the checksum of rows of event: `checksum`, that of the rows before it, continued over one more. That of no row is
- * the id of the first. */
+/* Returns the checksum of rows of event: `checksum`, the checksum of the rows before, continued over one more row. The
+ * checksum of zero rows is the id of the first. */
 uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *row);
 
 /* A row of table block_use: its columns in their order. */
@@ -52,15 +52,15 @@ void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct
 
 struct mt_batch;
 
-/* Makes the batch known to the connection. Borrows both. The caller destroys *out, also after a failure. */
+/* Registers the batch with the connection. Borrows both arguments. The caller destroys *out, also after a failure. */
 mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_table *table, struct mt_batch **out);
 
-/* Returns room for one more row. There must be some: the caller stores a batch that its row has filled. */
+/* Returns room for one more row. There must be room: the caller stores a batch once it is full. */
 void *mt_batch_add(struct mt_batch *batch);
 bool mt_batch_is_full(const struct mt_batch *batch);
 
 /* Stores the rows and empties the batch. */
 mt_status mt_batch_store(struct mt_batch *batch);
 
-/* Must come before the connection is closed. `batch` may be NULL. */
+/* Call it before the connection is closed. `batch` may be NULL. */
 void mt_batch_destroy(struct mt_batch *batch);

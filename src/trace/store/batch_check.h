@@ -1,10 +1,11 @@
-/* The rows of table event, compared with the checksums of the batches that they were stored in. Rows are given in order. */
+/* Compares the rows of table event with the checksums of their stored batches. Rows are given in order. */
 #pragma once
 
 #include "trace/store/batch.h"
 #include "trace/store/connection.h"
 
-/* The batch whose rows are being given. Invariant: first <= last, or there is no batch any more and first is INT64_MAX. */
+/* The batch whose rows are being given. Invariant: first <= last, or there are no more batches and first is
+ * INT64_MAX. */
 struct mt_batch_check {
     struct mt_database *database; /* borrowed */
     int64_t run;
@@ -13,11 +14,12 @@ struct mt_batch_check {
     uint64_t stored, computed;
 };
 
-/* Begins with the first batch of the run behind event `after`. The caller ends it, also after a failure, here and below:
- * MT_BAD_TRACE. */
+/* Begins with the first batch of the run after event `after`. The caller ends it, also after a failure. All failures
+ * here and below are MT_BAD_TRACE. */
 mt_status mt_batch_check_begin(struct mt_batch_check *check, struct mt_database *database, int64_t run, int64_t after);
 
-/* Adds a row. Fails if its batch ends with it and is not what was stored. Rows of older programs are in no batch. */
+/* Adds a row. Fails if its batch ends with it and differs from the stored one. Rows of older programs are in no
+ * batch. */
 mt_status mt_batch_check_add(struct mt_batch_check *check, int64_t id, const struct mt_event_row_in *row);
 
 /* Fails if rows of a batch are missing at the end. */

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* SQLite asks after so many of its instructions, which take some milliseconds. No more than STILL_MS count between two
- * questions: a process may be stopped, and a disk slow. */
+/* SQLite calls back after this many of its instructions, which take some milliseconds. At most STILL_MS count between
+ * two calls, since a process may be stopped, and a disk slow. */
 enum { INSTRUCTIONS = 1 << 17, STILL_MS = 100 };
 
 enum { LEAST_MS = 5000, LEAST_ROWS = 1000000, LEAST_BYTES = 256 << 20 };
@@ -22,7 +22,8 @@ void mt_bounds_count_memory(void)
     counts_memory = true;
 }
 
-/* Returns a clock that is read in a few nanoseconds and moves every few milliseconds, in which sums come out right. */
+/* Returns a clock that is read in a few nanoseconds and advances every few milliseconds. Sums of its differences are
+ * accurate. */
 static int64_t clock_ms(void)
 {
     struct timespec now;
@@ -37,7 +38,7 @@ static void count_time(struct mt_taken *work)
     work->seen_ms = now;
 }
 
-/* Returns the memory that SQLite has taken since it was first asked for this statement; 0 if it is not counted. */
+/* Returns the memory that SQLite has allocated since the first call for this statement; 0 if memory is not counted. */
 static int64_t count_memory(struct mt_taken *work)
 {
     const int64_t bytes = counts_memory ? sqlite3_memory_used() : 0;
@@ -46,7 +47,7 @@ static int64_t count_memory(struct mt_taken *work)
     return bytes - work->memory_bytes;
 }
 
-/* Notes what was taken, for the failure that follows. */
+/* Records the exceeded bound, for the failure that follows. */
 static void note_excess(struct mt_bounds *bounds, const char *taken, int64_t file_bytes)
 {
     char size[MT_BYTES_TEXT];
@@ -56,7 +57,7 @@ static void note_excess(struct mt_bounds *bounds, const char *taken, int64_t fil
              taken, mt_format_bytes((uint64_t)file_bytes, size));
 }
 
-/* True if the statement under way has taken too much: then SQLite ends it. */
+/* True if the current statement has exceeded a bound. SQLite then ends it. */
 static int took_too_much(void *context)
 {
     struct mt_bounds *bounds = context;

@@ -18,13 +18,13 @@ struct mt_database {
     sqlite3 *handle;
     char *path;
     struct mt_bounds bounds;
-    struct mt_statement_guard guard; /* without `check`: there is none */
+    struct mt_statement_guard guard; /* `check` NULL: there is none */
 };
 
 struct mt_statement {
     sqlite3_stmt *handle;
     struct mt_database *database;
-    mt_status of_error; /* meaning of a senseless statement: MT_USAGE if a user wrote it, otherwise MT_BAD_TRACE */
+    mt_status of_error; /* status of an invalid statement: MT_USAGE if a user wrote it, otherwise MT_BAD_TRACE */
     int bind_result;    /* SQLite's code for the first failed bind, until the next step reports it */
     struct mt_taken work;
 };
@@ -68,7 +68,7 @@ void mt_database_end_without_memory(void)
     mt_bounds_count_memory();
 }
 
-/* Returns the words for a code that says that the file is damaged; NULL for any other. */
+/* Returns the text for a code that reports a damaged file; NULL for any other. */
 static const char *damage_text(int code)
 {
     switch (code & 0xFF) {
@@ -85,7 +85,7 @@ static bool is_success(int code)
     return code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW;
 }
 
-/* Returns the system's reason for a failure to read or write. SQLite knows none where only a part could be written, as at
+/* Returns the system's reason for a failure to read or write. SQLite has none if only a part was written, as at
  * the limit of a file's size. */
 static const char *system_error(const struct mt_database *database)
 {
@@ -97,7 +97,7 @@ static const char *system_error(const struct mt_database *database)
     return is_limited ? "files may not grow larger (ulimit -f)" : "the system gives no reason";
 }
 
-/* Fails for SQLite's code. The message is that of the last call on the connection. */
+/* Fails for SQLite's code. Uses the message of the connection's last call. */
 static mt_status fail(const struct mt_database *database, int code)
 {
     assert(!is_success(code));
@@ -133,7 +133,7 @@ static mt_status fail_to_open(const struct mt_database *database)
     return mt_fail(MT_FAILED, "can't open %s: %s", database->path, reason);
 }
 
-/* Returns the path in a form that SQLite takes for nothing but a path: ":memory:" and "file:…" mean something else to it. */
+/* Returns the path in a form that SQLite always treats as a path: it gives ":memory:" and "file:…" another meaning. */
 static char *plain_name(const char *path)
 {
     struct mt_text name = {0};
@@ -141,8 +141,8 @@ static char *plain_name(const char *path)
     return name.data;
 }
 
-/* Returns the path as the URI of a file that nobody changes. Then SQLite puts nothing beside it, even if the file says that
- * it has a write-ahead log. */
+/* Returns the path as the URI of a file that never changes. SQLite then creates no files next to it, even if its header
+ * says that it has a write-ahead log. */
 static char *unchanging_name(const char *path)
 {
     struct mt_text name = {0};
@@ -177,7 +177,7 @@ mt_status mt_database_connect(const char *path, mt_access access, struct mt_data
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* we have none */
-    /* A check may compute anything. We have none. */
+    /* A CHECK constraint may compute anything. We have none. */
     return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
                                          "PRAGMA ignore_check_constraints = ON");
 }
@@ -196,7 +196,7 @@ void mt_database_close(struct mt_database *database)
 
 mt_status mt_database_close_as_one_file(struct mt_database *database)
 {
-    /* If a reader is in the way this fails at once, and not after the busy timeout. */
+    /* If a reader prevents this, it fails at once, and not after the busy timeout. */
     sqlite3_busy_timeout(database->handle, 0);
     int code = sqlite3_exec(database->handle, "PRAGMA journal_mode = DELETE", NULL, NULL, NULL);
     mt_status status = code == SQLITE_BUSY || code == SQLITE_LOCKED ? MT_OK : check(database, code);
@@ -248,7 +248,7 @@ mt_status mt_database_commit(struct mt_database *database)
 
 void mt_database_rollback(struct mt_database *database)
 {
-    /* A failure here is the one that led here, again: its text is set already. */
+    /* A failure here repeats the one that led here. Its text is set already. */
     if (!sqlite3_get_autocommit(database->handle))
         sqlite3_exec(database->handle, "ROLLBACK", NULL, NULL, NULL);
 }
@@ -260,8 +260,8 @@ mt_status mt_database_begin_reading(struct mt_database *database)
 
 void mt_database_end_reading(struct mt_database *database)
 {
-    /* Nothing was written, so this can't fail, and the text of an earlier failure stays. A failure to read the file may have
-     * ended the transaction. */
+    /* Nothing was written, so this can't fail, and the text of an earlier failure stays. A failure to read the file may
+     * have ended the transaction already. */
     if (!sqlite3_get_autocommit(database->handle))
         sqlite3_exec(database->handle, "RELEASE reading", NULL, NULL, NULL);
 }
@@ -275,7 +275,7 @@ mt_status mt_database_integer(struct mt_database *database, const char *sql, int
     return status;
 }
 
-/* True if nothing but space, comments and semicolons is left. */
+/* True if only space, comments and semicolons are left. */
 static bool is_blank(struct mt_database *database, const char *sql)
 {
     sqlite3_stmt *handle = NULL;
@@ -286,7 +286,7 @@ static bool is_blank(struct mt_database *database, const char *sql)
     return handle == NULL;
 }
 
-/* True if the code says that a statement makes no sense. */
+/* True if the code reports an invalid statement. */
 static bool is_senseless(int code)
 {
     return (code & 0xFF) == SQLITE_ERROR || (code & 0xFF) == SQLITE_TOOBIG || (code & 0xFF) == SQLITE_MISMATCH;
@@ -342,14 +342,14 @@ mt_status mt_database_prepare_insert(struct mt_database *database, const char *t
     return status;
 }
 
-/* SQLite changes no parameter of a statement that has a current row. */
+/* SQLite does not allow binding while a statement has a current row. */
 static __attribute__((unused)) bool can_bind(const struct mt_statement *statement, int index)
 {
     return !sqlite3_stmt_busy(statement->handle) && index >= 1 &&
            index <= sqlite3_bind_parameter_count(statement->handle);
 }
 
-/* Returns SQLite's code. */
+/* Binds a value. Returns SQLite's code. */
 static int bind(sqlite3_stmt *handle, int index, const struct mt_bound *value)
 {
     switch (value->kind) {
@@ -386,7 +386,7 @@ void mt_statement_bind_integers(struct mt_statement *statement, int index, const
         mt_statement_bind_integer(statement, index + i, values[i]);
 }
 
-/* Steps a statement within its bounds. One that a user wrote has none. Returns SQLite's code. */
+/* Steps a statement within its bounds. A user's statement has none. Returns SQLite's code. */
 static int step(struct mt_statement *statement)
 {
     struct mt_bounds *bounds = &statement->database->bounds;
@@ -410,7 +410,7 @@ mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
         *out_row = true;
         return MT_OK;
     }
-    /* The message is that of the last call on the connection, so it is taken before the reset. */
+    /* The message belongs to the connection's last call, so it is copied before the reset. */
     mt_status status = is_senseless(code) && statement->of_error == MT_USAGE
                            ? mt_fail(MT_USAGE, "%s", sqlite3_errmsg(statement->database->handle))
                            : check(statement->database, code);

@@ -10,11 +10,13 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-/* The limit of a text or blob in a file of others; in a trace, beside its size: pages that name each other may say any. */
+/* The limit of a text or blob in an untrusted file; in a trace, in addition to its size. Linked pages may claim any
+ * length. */
 enum { MOST_FOREIGN_BYTES = 1 << 24 };
 
-/* Pages have 16 KiB: a run of 100 steps then takes a tenth less time than with SQLite's 4 KiB, though an empty trace has
- * 288 KiB in place of 80. The WAL is folded back into the file every 64 MiB, because each time costs a sync of both. */
+/* Pages have 16 KiB: a run of 100 steps then takes a tenth less time than with SQLite's 4 KiB, though an empty trace
+ * has 288 KiB instead of 80. The WAL is folded back into the file every 64 MiB, because each time costs a sync of
+ * both. */
 static const char writer_pragmas[] = "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
                                      "PRAGMA wal_autocheckpoint = 4096; PRAGMA cache_size = -32768";
 
@@ -35,7 +37,7 @@ static bool identity_is_blank(const struct identity *identity)
     return identity->tables == 0 && identity->application == 0 && identity->format == 0;
 }
 
-/* Fails unless the file is a trace of a format that this program knows. */
+/* Fails unless the file is a trace of a known format. */
 static mt_status check_identity(struct mt_database *database, const struct identity *identity)
 {
     if (identity->application != MT_TRACE_APPLICATION_ID)
@@ -81,7 +83,7 @@ static void bound_texts(struct mt_database *database)
     sqlite3_limit(mt_database_handle(database), SQLITE_LIMIT_LENGTH, bytes < INT_MAX ? (int)bytes : INT_MAX);
 }
 
-/* Reads and checks what has been connected to. */
+/* Reads and checks the connected database. */
 static mt_status finish_reading(mt_status status, struct mt_database **out)
 {
     MT_THEN(status, mt_database_begin_reading(*out));
@@ -134,7 +136,7 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     return mt_database_keep(status, out);
 }
 
-/* Keeps room at the end of each page of an empty file for its checksum. */
+/* Reserves room at the end of each page of an empty file for its checksum. */
 static mt_status reserve_page_ends(struct mt_database *database)
 {
     if (mt_page_file_reserve(mt_database_handle(database)) == SQLITE_OK)
@@ -161,7 +163,7 @@ static mt_status set_up_writing(struct mt_database *database)
                : MT_OK;
 }
 
-/* Fails if a writer would refuse the file. A killed writer may have left it so that only a writer can read it. */
+/* Fails if a writer would refuse the file. A killed writer may have left it in a state that only a writer can read. */
 static mt_status check_writable_identity(struct mt_database *database)
 {
     struct identity identity;

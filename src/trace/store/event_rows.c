@@ -2,14 +2,14 @@
 
 #include <sqlite3.h>
 
-/* Rows on their way from SQLite to the visitor. */
+/* The state of passing rows from SQLite to the visitor. */
 struct passing {
     const struct mt_event_row_visitor *visitor;
     int64_t last; /* the id of the row before */
     struct mt_error error;
 };
 
-/* The arguments of the function: where rows go, id, and the columns after it. */
+/* The arguments of the function: the state, id, and the columns after it. */
 enum { PASSING, ID, COLUMNS, ARGUMENTS = COLUMNS + MT_EVENT_COLUMNS };
 
 static void read_columns(sqlite3_value **values, struct mt_event_row_in *out)
@@ -21,7 +21,7 @@ static void read_columns(sqlite3_value **values, struct mt_event_row_in *out)
     }
 }
 
-/* SQLite reads a table by id. Only in a damaged tree may an id follow that is not higher. */
+/* SQLite reads a table by id. Only in a damaged tree can the next id be lower or equal. */
 static mt_status pass_row(struct passing *passing, int64_t id, sqlite3_value **columns)
 {
     struct mt_event_row_in row;
@@ -33,7 +33,7 @@ static mt_status pass_row(struct passing *passing, int64_t id, sqlite3_value **c
     return passing->visitor->row(passing->visitor->context, id, &row);
 }
 
-/* Does nothing in a statement that a user wrote, which has no pointer. */
+/* Does nothing in a user's statement, which has no pointer. */
 static void take_row(sqlite3_context *context, int count, sqlite3_value **values)
 {
     struct passing *passing = sqlite3_value_pointer(values[PASSING], MT_POINTER_TYPE);
@@ -52,7 +52,7 @@ static void end_rows(sqlite3_context *context)
     sqlite3_result_null(context);
 }
 
-/* Makes the function known to the connection. While a statement is under way, SQLite refuses to replace one that is there. */
+/* Registers the function with the connection. SQLite refuses to replace an existing one while a statement is active. */
 static mt_status provide_function(struct mt_database *database)
 {
     sqlite3 *handle = mt_database_handle(database);

@@ -1,6 +1,6 @@
 /* The rows of table event, one after another.
  *
- * SQLite passes a row's columns to a function of ours within its loop over the table. Fetching them after each step takes
+ * SQLite passes a row's columns to our function inside its loop over the table. Fetching them after each step takes
  * longer: 3.2 s for 11 million rows, against 1.9 s. */
 #pragma once
 
@@ -10,10 +10,10 @@
 /* A range of events. */
 struct mt_event_range {
     int64_t first, count; /* event.id */
-    int64_t after;        /* only those behind this id */
+    int64_t after;        /* only events after this id */
 };
 
-/* Takes a row. A failure ends the rows. */
+/* Receives the rows. A failure ends them. */
 struct mt_event_row_visitor {
     void *context;
     mt_status (*row)(void *context, int64_t id, const struct mt_event_row_in *row);

@@ -18,14 +18,14 @@ struct block {
     bool owns_segment; /* the segment is unmapped with the block */
 };
 
-/* Invariant: every block lies in memory of one segment, and no two overlap. */
+/* Invariant: every block is in memory of one segment, and no two overlap. */
 struct mt_foreign {
     struct mt_foreign_events events;
     struct mt_foreign_memory *memory;
     struct mt_address_map blocks;
     struct mt_number_map streams; /* from the caller's numbers to ours */
     struct mt_foreign_counts counts;
-    int64_t step, next_step; /* step MT_NO_STEP: none is under way */
+    int64_t step, next_step; /* step MT_NO_STEP: outside of steps */
 };
 
 struct mt_foreign *mt_foreign_create(const struct mt_sink *sink)
@@ -54,7 +54,7 @@ struct mt_foreign_counts mt_foreign_counts(const struct mt_foreign *foreign)
     return foreign->counts;
 }
 
-/* Sets the time to time_ns, unless it is later already. */
+/* Sets the time to time_ns, unless that is earlier. */
 static void move_clock(struct mt_foreign *foreign, uint64_t time_ns)
 {
     if (time_ns < foreign->events.time_ns)
@@ -85,7 +85,8 @@ void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_st
     mt_number_map_put(&foreign->streams, stream, number);
 }
 
-/* The number of 0 is 0, others have theirs from 1 as they come. The last number is shared by all that come after. */
+/* Stream 0 has number 0, others are numbered from 1 in the order of first use. Further streams share the last
+ * number. */
 mt_stream mt_foreign_stream_number(struct mt_foreign *foreign, uint64_t handle)
 {
     uint64_t number;
@@ -130,7 +131,7 @@ static void end_block(struct mt_foreign *foreign, const struct block *found)
         mt_foreign_memory_unmap(foreign->memory, block.range);
 }
 
-/* Ends the blocks that have an address in the range. Returns how many. */
+/* Ends the blocks with an address in the range. Returns their number. */
 static uint64_t end_blocks(struct mt_foreign *foreign, struct mt_address_range range)
 {
     uint64_t ended = 0;
@@ -171,7 +172,7 @@ void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addr
     mt_foreign_memory_unmap(foreign->memory, range);
 }
 
-/* Sets the block's segment. If none covers it, maps one of its own in place of the memory that is there. */
+/* Sets the block's segment. If no segment covers it, maps a separate one in place of existing memory. */
 static void place_block(struct mt_foreign *foreign, struct block *block)
 {
     if (mt_foreign_memory_covers(foreign->memory, block->range, &block->segment))

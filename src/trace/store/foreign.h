@@ -1,61 +1,62 @@
-/* Turns what another program did with memory into our events, for a sink. The program is recorded, or its file imported.
+/* Converts another program's memory operations to our events, for a sink. The program is recorded, or its file
+ * imported.
  *
  *   map, unmap ──▶ pieces of memory by address ─┐
  *   take, give ──▶ live blocks by address ──────┴─▶ segment_map, alloc, free, … ──▶ sink
  *
- * The events obey base/event.h whatever the calls are: sequences from 0, births from 0, times that never go back, blocks
- * that lie in memory of one segment and do not overlap. If calls contradict each other, since some were lost, the later one
+ * The events obey base/event.h for any calls: sequences from 0, births from 0, times that never go back, blocks that
+ * are in memory of one segment and do not overlap. If calls contradict each other, since some were lost, the later one
  * counts, and the contradiction is counted (struct mt_foreign_counts):
  *
  *   a block or memory where a block is     the block ended, its free was lost
- *   memory where memory is                 the older ended, its unmap was lost
- *   a block where not all is mapped        gets a segment of its own, unmapped with it
- *   a free, an unmap of an unknown one     nothing happens
+ *   memory where memory is                 the older memory ended, its unmap was lost
+ *   a block where not all is mapped        gets a separate segment, which is unmapped with it
+ *   a free or unmap of an unknown one      nothing happens
  *
- * Mapped memory is a segment of its own, except in a range that was reserved: there it is one segment, which grows and
- * shrinks and ends with its last byte. So cudaMalloc and the segments of PyTorch are only mapped; an expandable segment, or
- * an address range of cuMemAddressReserve, is reserved first; an allocation of a program without an allocator is only
- * taken, and becomes a segment of one block.
+ * Mapped memory is a separate segment, except in a reserved range: there it is one segment, which grows and shrinks and
+ * ends with its last byte. So cudaMalloc and PyTorch's segments are only mapped; an expandable segment, or an address
+ * range of cuMemAddressReserve, is reserved first; an allocation of a program without an allocator is only taken, and
+ * becomes a segment with one block.
  *
- * Labels and spans are interned through the sink by the caller, before they are named here.
+ * The caller interns labels and spans through the sink before it uses them here.
  *
- * A call costs the logarithm of the number of live blocks, some 100 ns. Threads: one at a time, those of the sink's other callers
- * included. */
+ * A call costs the logarithm of the number of live blocks, some 100 ns. Threads: one at a time, including the sink's
+ * other callers. */
 #pragma once
 
 #include "base/sink.h"
 
 struct mt_foreign;
 
-/* The end of addresses: columns are signed. */
+/* The end of addresses, since columns are signed. */
 #define MT_FOREIGN_MOST_ADDRESS ((mt_addr)INT64_MAX)
 
-/* A block that the program took. */
+/* A block that the program allocated. */
 struct mt_foreign_block {
     mt_addr address;
     uint64_t requested_bytes;
-    uint64_t block_bytes; /* with rounding and remainders; if less than requested_bytes, that */
-    uint64_t stream;      /* any number, a different one for each stream; 0: the default one */
+    uint64_t block_bytes; /* with rounding and remainders; at least requested_bytes is used */
+    uint64_t stream;      /* any number, different for each stream; 0: the default stream */
     mt_label_id label;    /* not 0 */
     mt_span_id span;      /* of the request; 0: the root */
     mt_stack_id stack;    /* of the request; 0: not known */
 };
 
-/* The number of calls, and of those that did not fit the rest. All but the first group are 0 for a whole recording. */
+/* The number of calls, and of calls that contradict others. All but the first group are 0 for a complete recording. */
 struct mt_foreign_counts {
     uint64_t takes, gives, maps, unmaps; /* calls */
 
-    uint64_t unseen_gives;    /* of no live block: it was taken before the recording, or given back twice */
+    uint64_t unseen_gives;    /* of no live block: allocated before the recording, or freed twice */
     uint64_t lost_gives;      /* blocks that ended because their place was taken or mapped again */
-    uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped under them */
+    uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped */
     uint64_t lost_unmaps;     /* maps that found older memory in their place, which ended */
     uint64_t unseen_unmaps;   /* unmaps of a range that was not all memory */
-    uint64_t straddles;       /* blocks that lay only partly in memory, or in that of several segments */
-    uint64_t owned_segments;  /* blocks that got a segment of their own; this is no error */
+    uint64_t straddles;       /* blocks that were only partly in memory, or in memory of several segments */
+    uint64_t owned_segments;  /* blocks that got a separate segment; this is no error */
     uint64_t refused;         /* calls about 0 bytes, or beyond MT_FOREIGN_MOST_ADDRESS: nothing happened */
     uint64_t times_back;      /* calls with a time before the last one's, which was used instead */
     uint64_t unseen_relabels; /* of no live block */
-    uint64_t unmatched_steps; /* steps that began within another, which ended there, or ended without having begun */
+    uint64_t unmatched_steps; /* steps that began inside another, which ended there, or ended without a beginning */
 };
 
 /* Copies the sink; borrows its context until destroy. */
@@ -67,38 +68,40 @@ void mt_foreign_destroy(struct mt_foreign *foreign);
 /* Returns the counts so far. */
 struct mt_foreign_counts mt_foreign_counts(const struct mt_foreign *foreign);
 
-/* Reserves [address, address + bytes): memory that will be mapped there is one segment. Ranges of one owner (any number)
- * that touch or overlap become one, so the pieces of a file may be reserved one by one before the first is mapped. Emits
- * nothing. False if any of the range has memory, or is part of a reserved range that has or that is another owner's. */
+/* Reserves [address, address + bytes): memory that is mapped there later is one segment. Ranges of one owner (any
+ * number) that touch or overlap become one, so the pieces in a file may be reserved one by one before the first is
+ * mapped. Emits nothing. False if the range has memory, or overlaps a reserved range that has memory or another
+ * owner. */
 bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t bytes, uint64_t owner);
 
 /* In the functions below, time_ns is the time since the run began. */
 
-/* Map and unmap memory. A range that is unmapped may be a part of one that was mapped, or several. Memory that lies across
- * the bounds of a reserved range is a segment of its own. */
+/* Map and unmap memory. An unmapped range may be part of a mapped one, or several. Memory that crosses
+ * the bounds of a reserved range is a separate segment. */
 void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes, uint64_t stream);
 void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes);
 
-/* Begin a block, and end the one that begins at the address. The second returns its block_bytes; 0 if there is none. */
+/* Begin a block, and end the block that begins at the address. The second returns its block_bytes; 0 if there is
+ * none. */
 void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *block);
 uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address);
 
-/* Gives the live block that begins at the address another label, as when its purpose becomes known. False: there is none. Nothing
- * is emitted for the label that it has. */
+/* Gives the live block that begins at the address another label, as when its purpose becomes known. False: there is
+ * none. If the label is the same, nothing is emitted. */
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
                         mt_span_id span);
 
 /* Finds the live block that begins at the address; its block_bytes are at least requested_bytes. False: there is none. */
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out);
 
-/* Sets the number of a stream. By default streams are numbered from 1 as they come; set all of those that are used later,
- * or none. */
+/* Sets the number of a stream. By default streams are numbered from 1 in the order of first use. Either set the numbers
+ * of all streams, or of none. */
 void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_stream number);
 
-/* Returns the number that a stream has, or gets now. */
+/* Returns the number of a stream. A new stream gets the next number. */
 mt_stream mt_foreign_stream_number(struct mt_foreign *foreign, uint64_t stream);
 
-/* Emits a refused request, of which only requested_bytes, stream, label, span and stack count. */
+/* Emits a refused request. Only its requested_bytes, stream, label, span and stack are used. */
 void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *request);
 
 void mt_foreign_span_begin(struct mt_foreign *foreign, uint64_t time_ns, mt_span_id span);
@@ -108,10 +111,10 @@ void mt_foreign_span_end(struct mt_foreign *foreign, uint64_t time_ns, mt_span_i
 int64_t mt_foreign_step_begin(struct mt_foreign *foreign, uint64_t time_ns);
 void mt_foreign_step_end(struct mt_foreign *foreign, uint64_t time_ns);
 
-/* Returns the step under way, MT_NO_STEP if there is none. */
+/* Returns the current step, MT_NO_STEP if there is none. */
 int64_t mt_foreign_step(const struct mt_foreign *foreign);
 
 void mt_foreign_phase(struct mt_foreign *foreign, uint64_t time_ns, mt_phase phase);
 
-/* Passes on a kernel that ran some time before; its times are since the run began. */
+/* Passes on a kernel that ran earlier; its times are since the run began. */
 void mt_foreign_kernel(struct mt_foreign *foreign, const struct mt_kernel *kernel);

@@ -83,7 +83,7 @@ static struct reserved_range *find_reserved(const struct mt_foreign_memory *memo
     return mt_address_map_find(&memory->reserved, range.begin, range.end);
 }
 
-/* Returns the range with an address more on each side, so that it overlaps ranges that touch it. */
+/* Returns the range, extended by one address on each side, so that it overlaps ranges that touch it. */
 static struct mt_address_range widened(struct mt_address_range range)
 {
     return (struct mt_address_range){range.begin - (range.begin > 0), range.end + 1};
@@ -141,7 +141,7 @@ bool mt_foreign_memory_covers(const struct mt_foreign_memory *memory, struct mt_
     return true;
 }
 
-/* Merges the segment's piece that has the address, if there is one, into `range`, which it touches. */
+/* Merges the segment's piece that contains the address, if there is one, into `range`, which it touches. */
 static void absorb(struct mt_foreign_memory *memory, mt_addr address, uint32_t birth, struct mt_address_range *range)
 {
     const struct piece *piece = find_piece(memory, (struct mt_address_range){address, address + 1});
@@ -187,7 +187,7 @@ void mt_foreign_memory_map(struct mt_foreign_memory *memory, struct mt_address_r
     add_piece(memory, reserved->segment, range);
 }
 
-/* Subtracts from the mapped bytes of the reserved range, if the memory is of one. */
+/* Subtracts from the mapped bytes of the reserved range, if the memory belongs to one. */
 static void count_unmapped(struct mt_foreign_memory *memory, struct mt_foreign_segment segment,
                            struct mt_address_range range)
 {
@@ -198,7 +198,7 @@ static void count_unmapped(struct mt_foreign_memory *memory, struct mt_foreign_s
     }
 }
 
-/* Adds the rest of a piece on both sides of the range that is unmapped. */
+/* Adds the rest of a piece on both sides of the unmapped range. */
 static void keep_rest(struct mt_foreign_memory *memory, struct piece piece, struct mt_address_range range)
 {
     struct piece below = piece, above = piece;

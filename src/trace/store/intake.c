@@ -47,7 +47,7 @@ static const struct {
                               "run, id, name, first_event, last_event, begin_ns, end_ns, peak_bytes, peak_event"},
 };
 
-/* The phase of the program that is under way. */
+/* The current phase of the program. */
 struct intake_phase {
     int64_t id; /* 0: none has begun */
     mt_program_phase phase;
@@ -55,8 +55,8 @@ struct intake_phase {
     uint64_t begin_ns, peak_bytes; /* allocated */
 };
 
-/* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
- * mt_intake_store is not running; position never goes back, and no further once it is at damage. */
+/* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty
+ * whenever mt_intake_store is not running; position never goes back, and does not advance once it is at damage. */
 struct mt_intake {
     struct mt_database *database;
     int64_t run, first_event;
@@ -72,7 +72,7 @@ struct mt_intake {
     uint64_t checksum;    /* of the rows of event since then */
     struct intake_phase phase;
     struct mt_statement *insert[INSERT_COUNT], *insert_holder, *update_run, *update_ended_by;
-    struct mt_payload payload; /* of the record that is being read */
+    struct mt_payload payload; /* of the current record */
 };
 
 static void note_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
@@ -92,7 +92,7 @@ static void note_event(void *context, const struct mt_event *event)
     intake->last_ns = event->time_ns;
 }
 
-/* Prepares the statements. They replace rows, because damage to the ring may make a label or a span come twice. */
+/* Prepares the statements. They replace rows, because a damaged ring may contain a label or a span twice. */
 static mt_status prepare(struct mt_intake *intake)
 {
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
@@ -118,7 +118,7 @@ static mt_status prepare(struct mt_intake *intake)
     return status;
 }
 
-/* Reads the id of the run's first event, and the number of its records and kernels that are stored. */
+/* Reads the id of the run's first event, and the number of its stored records and kernels. */
 static mt_status read_run(struct mt_intake *intake)
 {
     mt_status status = MT_OK;
@@ -143,7 +143,7 @@ static mt_status read_run(struct mt_intake *intake)
     return status;
 }
 
-/* Reads the phase that was under way when an earlier process stopped storing the run. */
+/* Reads the phase that was current when an earlier process stopped storing the run. */
 static mt_status read_phase(struct mt_intake *intake)
 {
     mt_status status = MT_OK;
@@ -163,7 +163,7 @@ static mt_status read_phase(struct mt_intake *intake)
     return status;
 }
 
-/* Begins a batch behind the stored events. */
+/* Begins a batch after the stored events. */
 static void begin_batch(struct mt_intake *intake)
 {
     intake->batch_begin = intake->first_event + mt_summary_events(intake->summary);
@@ -228,13 +228,13 @@ static mt_status open_transaction(struct mt_intake *intake)
     return status;
 }
 
-/* Returns the id of the last event; that before the run's first one if there is none. */
+/* Returns the id of the last event; the id before the run's first if there is none. */
 static int64_t last_event(const struct mt_intake *intake)
 {
     return intake->first_event + mt_summary_events(intake->summary) - 1;
 }
 
-/* Raises the peak of the program's phase to what is allocated now. */
+/* Raises the peak of the program's phase to the current allocated bytes. */
 static void raise_phase(struct mt_intake *intake)
 {
     uint64_t now = mt_summary_now(intake->summary)[MT_MEASURE_ALLOCATED];
@@ -336,7 +336,7 @@ static mt_status add_stack(struct mt_intake *intake, const struct mt_record_head
     return mt_batch_is_full(intake->stacks) ? mt_batch_store(intake->stacks) : MT_OK;
 }
 
-/* Stores one end of an estimate's range. */
+/* Stores one limit of an estimate's range. */
 static mt_status add_range_end(struct mt_intake *intake, const char *end, const struct mt_outside *outside,
                                uint64_t bytes)
 {
@@ -348,7 +348,7 @@ static mt_status add_range_end(struct mt_intake *intake, const char *end, const 
     return status;
 }
 
-/* The moment is that of the last event, or of the run's beginning. */
+/* The moment is the last event's, or the run's beginning. */
 static mt_status add_outside(struct mt_intake *intake)
 {
     struct mt_outside outside;
@@ -363,13 +363,13 @@ static mt_status add_outside(struct mt_intake *intake)
     return add_range_end(intake, "high", &outside, outside.high_bytes);
 }
 
-/* Binds a number, or NULL if it is below 0. */
+/* Binds a number, or NULL if it is negative. */
 static struct mt_bound natural(int64_t number)
 {
     return number < 0 ? MT_BIND_NULL : MT_BIND_INTEGER(number);
 }
 
-/* Stores a caveat. A total is sent again when it has changed, and replaces the earlier one. */
+/* Stores a caveat. A total that has changed is sent again, and replaces the earlier one. */
 static mt_status add_caveat(struct mt_intake *intake)
 {
     struct mt_caveat caveat;
@@ -381,7 +381,8 @@ static mt_status add_caveat(struct mt_intake *intake)
                        MT_BIND_REAL(caveat.value)); /* NaN becomes NULL */
 }
 
-/* Stores the phase that is under way, if there is one, in place of its earlier row. `end` is its last event; 0: it goes on. */
+/* Stores the current phase, if there is one, replacing its earlier row. `end` is its last event; 0: it has not
+ * ended. */
 static mt_status store_phase(struct mt_intake *intake, int64_t end)
 {
     const struct intake_phase *phase = &intake->phase;
@@ -394,7 +395,7 @@ static mt_status store_phase(struct mt_intake *intake, int64_t end)
                        MT_BIND_INTEGER(phase->peak_event));
 }
 
-/* Ends the phase that is under way and begins another one. A phase without an event is not stored. */
+/* Ends the current phase and begins another one. A phase without an event is not stored. */
 static mt_status add_program_phase(struct mt_intake *intake)
 {
     mt_program_phase phase;
@@ -454,7 +455,7 @@ static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_ker
                        MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row->step), MT_BIND_INTEGER(row->stream));
 }
 
-/* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
+/* Skips the use of a block that this run does not have. Only a damaged ring can contain one. */
 static mt_status add_use(struct mt_intake *intake, const struct mt_record_use *record)
 {
     const struct mt_use use = mt_use_of_record(record);
@@ -512,7 +513,7 @@ static bool is_short(const union mt_record *record)
     return kind < MT_EVENT_KIND_COUNT || kind == MT_RECORD_USE || kind == MT_RECORD_KERNEL;
 }
 
-/* True if the record is what was written: its checksum is right, and an event's category is possible. A file of others may
+/* True if the record is intact: its checksum is right, and an event's category is possible. An untrusted file may
  * have a right checksum over anything. */
 static bool is_sound(const union mt_record *record, uint64_t position)
 {
@@ -521,7 +522,7 @@ static bool is_sound(const union mt_record *record, uint64_t position)
     return has_category && mt_sum_at(record, position) == record->event.checksum;
 }
 
-/* Stores one event, or one item with its payload, and moves the position past it; or finds that it is damaged. */
+/* Stores one event, or one item with its payload, and moves the position past it. A damaged one only sets at_damage. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
     const union mt_record *record = mt_ring_record(ring, intake->position);

@@ -25,10 +25,10 @@ enum {
     LEAST_PAGE_BYTES = 512
 };
 
-/* The operation by which mt_page_file_* find a file. SQLite leaves numbers over 100 to programs. */
+/* The operation with which mt_page_file_* find a file. SQLite leaves numbers over 100 to programs. */
 enum { CONTROL_FIND = 0x6D747066 };
 
-/* A file as SQLite holds it. The file of the VFS below follows it. Used by one thread at a time, as its connection is.
+/* A file of SQLite. The file of the VFS below follows it in memory. Used by one thread at a time, like its connection.
  * Invariant: page_bytes > 0 unless the state is unknown. */
 struct page_file {
     sqlite3_file base;
@@ -37,7 +37,7 @@ struct page_file {
     int page_bytes;
     int64_t damaged_page; /* the last; 0: none */
     unsigned char *copy;  /* of a page that is written; NULL: not needed yet */
-    unsigned char *first; /* what is read as page 1; NULL: that of the file */
+    unsigned char *first; /* the page that is read as page 1; NULL: the file's */
 };
 
 static struct page_file *page_file_of(sqlite3_file *file)
@@ -52,7 +52,7 @@ static sqlite3_file *below(sqlite3_file *file)
 
 /* ---- the end of a page ---- */
 
-/* Returns the checksum of a page of `bytes` bytes, without that at its end. */
+/* Returns the checksum of a page of `bytes` bytes, excluding the checksum at its end. */
 static uint64_t checksum_of(const unsigned char *page, int bytes, int64_t number)
 {
     union mt_record block;
@@ -90,7 +90,7 @@ static void complete(unsigned char *page, int bytes, int64_t number)
 
 /* ---- the state ---- */
 
-/* Returns the bytes of a page by SQLite's header. */
+/* Returns the page size in SQLite's header. */
 static int page_bytes_of(const unsigned char *header)
 {
     int bytes = header[PAGE_SIZE_AT] << 8 | header[PAGE_SIZE_AT + 1];
@@ -104,7 +104,7 @@ static bool has_room_for_ends(const unsigned char *header)
            bytes >= LEAST_PAGE_BYTES && (bytes & (bytes - 1)) == 0;
 }
 
-/* Finds out from page 1, which has the bytes that its header says. */
+/* Determines the state from page 1, which has the size in its header. */
 static mt_page_state state_by_first_page(const unsigned char *page, int bytes)
 {
     if (!has_room_for_ends(page))
@@ -113,7 +113,7 @@ static mt_page_state state_by_first_page(const unsigned char *page, int bytes)
                                                                                            : MT_PAGES_CHANGED;
 }
 
-/* Reads page 1 unless the state is known. An empty file stays unknown; one that can't be read fails elsewhere. */
+/* Reads page 1 unless the state is known. An empty file stays unknown; an unreadable one fails elsewhere. */
 static void learn(sqlite3_file *file)
 {
     struct page_file *self = page_file_of(file);
@@ -130,7 +130,7 @@ static void learn(sqlite3_file *file)
     sqlite3_free(page);
 }
 
-/* True if that many bytes at that place are a page which has a checksum. */
+/* True if `bytes` at `offset` are a page with a checksum. */
 static bool is_checked_page(const struct page_file *self, int bytes, sqlite3_int64 offset)
 {
     return self->state == MT_PAGES_CHECKED && bytes == self->page_bytes && offset % bytes == 0;
@@ -145,14 +145,14 @@ static int close_file(sqlite3_file *file)
     return below(file)->pMethods->xClose(below(file));
 }
 
-/* The code is not SQLite's own for it, SQLITE_IOERR_DATA: that would end the transaction, too. */
+/* Does not return SQLite's own code for this, SQLITE_IOERR_DATA, which would also end the transaction. */
 static int fail_on_page(struct page_file *self, int64_t number)
 {
     self->damaged_page = number;
     return self->is_tolerant ? SQLITE_OK : SQLITE_CORRUPT;
 }
 
-/* Reads as SQLite's VFS does, but for page 1 if it was replaced. */
+/* Reads like SQLite's VFS, except for page 1 if it was replaced. */
 static int read_below(sqlite3_file *file, void *data, int bytes, sqlite3_int64 offset)
 {
     const struct page_file *self = page_file_of(file);
@@ -164,7 +164,7 @@ static int read_below(sqlite3_file *file, void *data, int bytes, sqlite3_int64 o
     return code;
 }
 
-/* Reads a page as it is in the file, which must be all there. */
+/* Reads a page from the file, which must contain all of it. */
 static int read_file(sqlite3_file *file, void *data, int bytes, sqlite3_int64 offset)
 {
     struct page_file *self = page_file_of(file);
@@ -181,7 +181,7 @@ static int read_file(sqlite3_file *file, void *data, int bytes, sqlite3_int64 of
     return is_whole ? SQLITE_OK : fail_on_page(self, number);
 }
 
-/* Notes that the first page of an empty file is written. */
+/* Handles the writing of an empty file's first page. */
 static void begin_pages(struct page_file *self, const void *data, int bytes, sqlite3_int64 offset)
 {
     if (self->state != MT_PAGES_UNKNOWN || offset != 0 || bytes < LEAST_PAGE_BYTES)
@@ -274,7 +274,7 @@ static int unmap_shared(sqlite3_file *file, int remove)
     return below(file)->pMethods->xShmUnmap(below(file), remove);
 }
 
-/* Version 2: a file that is mapped into memory would be read without being checked. */
+/* Version 2, without memory mapping: a mapped file would be read without checks. */
 static const sqlite3_io_methods methods = {
     .iVersion = 2,
     .xClose = close_file,
@@ -303,7 +303,8 @@ static struct {
     char name[32];
 } vfs;
 
-/* Opens a database through a page_file, and any other file as ever. SQLite closes what has methods, also after a failure. */
+/* Opens a database through a page_file, and any other file as usual. SQLite closes files with methods, also after a
+ * failure. */
 static int open_file(sqlite3_vfs *unused, const char *name, sqlite3_file *file, int flags, int *out_flags)
 {
     (void)unused;
@@ -315,7 +316,7 @@ static int open_file(sqlite3_vfs *unused, const char *name, sqlite3_file *file, 
     return code;
 }
 
-/* The name has an address in it: two copies of this code may share one copy of SQLite. */
+/* The name contains an address, since two copies of this code may share one copy of SQLite. */
 static void make_vfs(void)
 {
     vfs.below = sqlite3_vfs_find(NULL);
@@ -336,7 +337,7 @@ const char *mt_page_vfs(void)
     return vfs.own.zName;
 }
 
-/* Returns the main file; NULL if the database is in memory alone. */
+/* Returns the main file; NULL if the database is only in memory. */
 static struct page_file *find(sqlite3 *handle)
 {
     struct page_file *file = NULL;
@@ -361,7 +362,7 @@ int64_t mt_page_file_damage(struct sqlite3 *handle)
     return file != NULL ? file->damaged_page : 0;
 }
 
-/* Returns the bytes of a file that may not be open. */
+/* Returns the size of a file that may not be open. */
 static int64_t bytes_of(sqlite3_file *file)
 {
     sqlite3_int64 bytes;
@@ -409,7 +410,7 @@ static bool is_zero(const unsigned char *page, int bytes)
     return page[0] == 0 && memcmp(page, page + 1, (size_t)bytes - 1) == 0;
 }
 
-/* Compares page after page. A page of zeros may be one that SQLite has not written yet, since it holds nothing. */
+/* Compares page by page. A page of zeros may be unused and not written by SQLite yet. */
 static int compare_pages(struct page_file *file, unsigned char *page, int64_t count, int64_t *damaged, int64_t *first)
 {
     sqlite3_file *real = below(&file->base);

@@ -1,5 +1,6 @@
-/* The parts are a treap: a search tree by place with random priorities, so that it is shallow whatever the order of its parts. Two
- * operations do everything: to split a tree at a place, and to join two trees of which one comes before the other. */
+/* The parts are a treap: a search tree by place with random priorities, so that it is shallow for any order of
+ * insertion. All operations consist of two: splitting a tree at a place, and joining two trees, one entirely before the
+ * other. */
 #include "trace/store/parts.h"
 
 #include "base/clock.h"
@@ -52,7 +53,7 @@ static uint32_t new_node(struct mt_parts *parts, struct mt_part part)
     return node;
 }
 
-/* True if the priority of `node` is above that of `other`. */
+/* True if `node` has a higher priority than `other`. */
 static bool is_above(const struct mt_parts *parts, uint32_t node, uint32_t other)
 {
     return mt_splitmix64(parts->seed + node) > mt_splitmix64(parts->seed + other);
@@ -63,7 +64,7 @@ static bool begins_before(const struct mt_part *part, struct place place)
     return part->segment != place.segment ? part->segment < place.segment : part->offset < place.offset;
 }
 
-/* Joins two trees; every part of `low` comes before those of `high`. */
+/* Joins two trees. Every part of `low` comes before every part of `high`. */
 static uint32_t join(struct mt_parts *parts, uint32_t low, uint32_t high)
 {
     if (low == 0 || high == 0)
@@ -110,7 +111,7 @@ static uint32_t find_before(const struct mt_parts *parts, struct place place)
     return found;
 }
 
-/* Cuts the part that has memory on both sides of the place in two, if there is one. */
+/* Divides the part that has memory on both sides of the place, if there is one. */
 static void cut(struct mt_parts *parts, struct place place)
 {
     uint32_t found = find_before(parts, place);

@@ -1,15 +1,15 @@
 /* The parts of segments that have memory, and the events that mapped and unmapped them.
  *
- *   bytes ▲  ┌────────┐      mapped by one event, of which another unmapped the middle: three parts, of which
- *         │  │   ┌────┘      the middle one ended
+ *   bytes ▲  ┌────────┐      mapped by one event; another event unmapped the middle:
+ *         │  │   ┌────┘      three parts, the middle one has ended
  *         │  │   └───────▶
  *         │  ├───────────▶
  *         └──┴─────────────▶ events
  *
- * Memory that is mapped again begins a new part, and unmapping where there is no memory does nothing. Only a damaged trace
- * does either; the parts do not overlap even then.
+ * Memory that is mapped twice begins a new part, and unmapping without memory does nothing. Only a damaged trace
+ * does either; even then the parts do not overlap.
  *
- * Costs the logarithm of the number of parts an event, whatever their order. Threads: one at a time. */
+ * An event costs the logarithm of the number of parts, in any order. Threads: one at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -39,10 +39,10 @@ struct mt_parts {
 void mt_parts_create(struct mt_parts *parts);
 void mt_parts_release(struct mt_parts *parts);
 
-/* Gives the part's bytes memory from its mapped_event on. Returns how many of them had none. Bytes beyond 2^64 are cut
- * off. */
+/* Gives the part's bytes memory from its mapped_event on. Returns how many of them had none before. Ignores bytes
+ * beyond 2^64. */
 uint64_t mt_parts_map(struct mt_parts *parts, struct mt_part part);
 
-/* Takes the memory of the part's bytes from `event` on. Returns how many of them had some. The part's events are not looked
- * at. */
+/* Removes the memory of the part's bytes from `event` on. Returns how many of them had some. The part's own events are
+ * ignored. */
 uint64_t mt_parts_unmap(struct mt_parts *parts, struct mt_part part, int64_t event);

@@ -21,5 +21,5 @@ typedef enum mt_program_phase { MT_PROGRAM_PHASES(X) MT_PROGRAM_PHASE_COUNT } mt
 /* Returns the text of a phase; "?" for any other number. */
 const char *mt_program_phase_name(mt_program_phase phase);
 
-/* Finds the phase with that text. False if there is none. */
+/* Finds the phase with a text. False if there is none. */
 bool mt_program_phase_find(const char *name, mt_program_phase *out);

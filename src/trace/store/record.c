@@ -49,7 +49,7 @@ static int64_t get_integer(struct mt_payload *payload)
     return value;
 }
 
-/* Reads a number. One that is not in [low, high] clears `whole`. */
+/* Reads a number. A number outside [low, high] clears `whole`. */
 static int get_small(struct mt_payload *payload, int low, int high)
 {
     int64_t value = get_integer(payload);
@@ -105,7 +105,8 @@ bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, cons
     return payload->whole;
 }
 
-/* A field of an item. A payload has the fields of its kind one after another, a text with its NUL and others in 8 bytes. */
+/* A field of an item. A payload has the fields of its kind one after another: texts with their NUL, and others in 8
+ * bytes. */
 struct field {
     enum {
         FIELD_NONE,   /* the end of the list */
@@ -118,7 +119,7 @@ struct field {
     int count;     /* of FIELD_CHOICE */
 };
 
-/* The fields of each kind but labels, whose shapes have any number of dimensions. */
+/* The fields of each kind except labels, whose shapes have any number of dimensions. */
 enum { KINDS = MT_RECORD_HOLDER + 1 - MT_RECORD_LABEL, MOST_FIELDS = 10 };
 static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
     [MT_RECORD_SPAN - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_span, parent), 0},

@@ -24,8 +24,8 @@
 enum { HOST_NAME_BYTES = 256 };
 
 /* Invariants: `losing` is set once an event was lost, and nothing is stored in the ring after that, so that the stored
- * events have no gap. From a run's beginning to its end there are a writer, an intake, an interner and names, all of that
- * run. */
+ * events have no gap. From a run's beginning to its end there are a writer, an intake, an interner and names, all for
+ * that run. */
 struct mt_recorder {
     struct mt_sink sink;
     struct mt_ring *ring;
@@ -37,7 +37,7 @@ struct mt_recorder {
     int64_t run;              /* the newest: run.id */
     bool losing;
     char *path;
-    struct mt_payload payload; /* of the item that is written to the ring */
+    struct mt_payload payload; /* of the item that is being written to the ring */
 };
 
 static bool writer_failed(const struct mt_recorder *recorder)
@@ -45,7 +45,7 @@ static bool writer_failed(const struct mt_recorder *recorder)
     return atomic_load(&recorder->ring->header->writer_failed) != 0;
 }
 
-/* Waits until half of the full ring is free, or `count` records if those are more. False if the writer has failed. */
+/* Waits until half of the full ring is free, or `count` records if that is more. False if the writer has failed. */
 static __attribute__((noinline)) bool wait_for_room(struct mt_recorder *recorder, uint64_t count)
 {
     struct mt_ring *ring = recorder->ring;
@@ -70,24 +70,24 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
     return false;
 }
 
-/* The distance at which slots are prefetched. The writer's core had a slot's cache line last, and on some processors a
+/* The distance at which slots are prefetched. The writer's core used a slot's cache line last, and on some processors a
  * store that waits for the line takes longer than the rest of an event. */
 enum { SLOTS_AHEAD = 8 };
 
-/* Stores one record with its checksum in the ring, where there is room. */
+/* Stores one record with its checksum in the ring, which must have room. */
 static inline __attribute__((always_inline)) void store_record(struct mt_ring *ring, union mt_record record,
                                                                bool is_quick)
 {
     union mt_record *slot = mt_ring_record(ring, ring->head);
     assert(record.event.kind < MT_EVENT_KIND_COUNT || record.event.kind >= MT_RECORD_LABEL);
-    *slot = record; /* before the checksum is computed, for which its words then need not be kept */
+    *slot = record; /* before the checksum is computed, so that its words need not be kept in registers */
     slot->words[7] = mt_record_word((uint32_t)record.words[7],
                                     is_quick ? mt_sum_quick_at(&record, ring->head) : mt_sum_at(&record, ring->head));
     __builtin_prefetch(mt_ring_record(ring, ring->head + SLOTS_AHEAD), 1);
     mt_ring_publish(ring, 1);
 }
 
-/* Emits on any processor, also an event that has to wait or is lost. */
+/* Emits on any processor, including events that have to wait or are lost. */
 static __attribute__((noinline)) void emit_slowly(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
@@ -97,7 +97,7 @@ static __attribute__((noinline)) void emit_slowly(void *context, const struct mt
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
-/* The same on a processor whose checksums are quick. It calls nothing else, so it saves no registers for a call. */
+/* The same on a processor with a CRC instruction. It calls no function, so it saves no registers for a call. */
 static void emit_quickly(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
@@ -107,14 +107,14 @@ static void emit_quickly(void *context, const struct mt_event *event)
         emit_slowly(context, event);
 }
 
-/* True if the host has no more memory for labels and other names: nothing is stored from then on. */
+/* True if the host has no more memory for labels and other names. Then nothing more is stored. */
 static bool is_out_of_memory(struct mt_recorder *recorder)
 {
     recorder->losing |= mt_host_is_exhausted();
     return mt_host_is_exhausted();
 }
 
-/* Stores recorder->payload. If it is lost so are all later events, which are counted. */
+/* Stores recorder->payload. If it is lost, so are all later events, which are counted. */
 static void store_payload(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
 {
     uint64_t records = mt_payload_records(recorder->payload.length);
@@ -216,7 +216,7 @@ static void store_use(void *context, const struct mt_use *use)
         store_record(recorder->ring, mt_record_of_use(use), false);
 }
 
-/* Returns MT_NOT_WRITTEN for MT_FAILED, and any other status as it is. */
+/* Returns MT_NOT_WRITTEN for MT_FAILED, and any other status unchanged. */
 static mt_status outcome(mt_status status)
 {
     return status == MT_FAILED ? MT_NOT_WRITTEN : status;
@@ -273,7 +273,7 @@ int64_t mt_recorder_run(const struct mt_recorder *recorder)
     return recorder->run;
 }
 
-/* Claims the ring. Waits for another writer for so many seconds: trying once takes a moment. */
+/* Claims the ring. Waits for another writer for `wait_seconds`; 0: one short attempt. */
 static mt_status claim_ring(struct mt_recorder *recorder, int wait_seconds)
 {
     const uint64_t begin_ns = mt_clock_ns(), wait_ns = (uint64_t)wait_seconds * 1000000000;
@@ -290,7 +290,7 @@ static mt_status claim_ring(struct mt_recorder *recorder, int wait_seconds)
     return mt_fail(MT_FAILED, "%s is being written by process %lld", recorder->path, (long long)pid);
 }
 
-/* Years have four digits. */
+/* Years are written with four digits. */
 #define FIRST_US_OF_YEAR_10000 (UINT64_C(253402300800) * 1000000)
 
 static uint64_t now_us(void)
@@ -300,7 +300,7 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_usec;
 }
 
-/* Writes a time since 1970; the present for 0, and for a time that no program can have run at. */
+/* Writes a time since 1970; the current time for 0 and for impossible times. */
 static void format_time(uint64_t us, char *text)
 {
     struct tm utc;
@@ -322,7 +322,7 @@ static const char *host_name(char *text, size_t bytes)
     return text;
 }
 
-/* Adds the run's row, with where it was recorded: its place in a job, its host and its process. */
+/* Adds the run's row, with its place in a job, its host and its process. */
 static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     char host[HOST_NAME_BYTES];
@@ -357,8 +357,8 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
     return status;
 }
 
-/* Returns the most by which the kernel believes this host's clock to be off, in microseconds; NAN if nothing sets it by
- * others' clocks. */
+/* Returns the kernel's estimate of this host's maximum clock error, in microseconds; NAN if the clock is not
+ * synchronized. */
 static double clock_error_us(void)
 {
     struct timex now = {.modes = 0};
@@ -366,7 +366,7 @@ static double clock_error_us(void)
     return state == -1 || state == TIME_ERROR || (now.status & STA_UNSYNC) != 0 ? (double)NAN : (double)now.maxerror;
 }
 
-/* Adds how exact the start of a rank's run is: times of several hosts are compared by it. */
+/* Adds the accuracy of the start of a rank's run, which is used to compare times of several hosts. */
 static mt_status add_clock(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     struct mt_statement *statement;
@@ -379,7 +379,7 @@ static mt_status add_clock(struct mt_recorder *recorder, const struct mt_run_inf
     return status;
 }
 
-/* Adds the run. The ring is ready before the run's row says that there is a run, and the row before the first event. */
+/* Adds the run. The ring is ready before the run's row exists, and the row before the first event. */
 static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
@@ -411,7 +411,7 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
     return outcome(begin_run(recorder, info));
 }
 
-/* Destroys what belongs to the run alone. */
+/* Destroys everything that belongs only to the run. */
 static void release_run(struct mt_recorder *recorder)
 {
     mt_interner_destroy(recorder->interner);
@@ -422,7 +422,7 @@ static void release_run(struct mt_recorder *recorder)
     recorder->intake = NULL;
 }
 
-/* Checks the file that the path leads to, before anything is made beside it. */
+/* Checks the file at the path, before other files are created next to it. */
 static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
     MT_TRY(mt_trace_file_resolve(path, &recorder->path));
@@ -430,7 +430,7 @@ static mt_status check_file(struct mt_recorder *recorder, const char *path)
     return mt_database_check_writing(recorder->path);
 }
 
-/* Ends what an earlier process left. A damaged ring is kept, and this run gets a new one. */
+/* Completes an earlier process's runs. A damaged ring is kept, and this run gets a new one. */
 static mt_status recover(struct mt_recorder *recorder)
 {
     bool damaged;

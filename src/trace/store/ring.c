@@ -16,9 +16,9 @@
 
 enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
 
-/* "\0mtring4", and "\0mtring5" where checksums are no CRC. */
+/* "\0mtring4", or "\0mtring5" if checksums are not CRCs. */
 static const uint64_t MAGIC = MT_SUM_IS_CRC ? 0x34676E6972746D00u : 0x35676E6972746D00u;
-static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
+static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": not finished */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 
 _Static_assert(sizeof(struct mt_ring_header) <= HEADER_BYTES, "the header fits its page");
@@ -48,7 +48,8 @@ static int64_t read_pid(int file)
     return atomic_load(&header.pid);
 }
 
-/* Writes our pid for others to read, also while the content is an earlier process's. A failure only costs them the pid. */
+/* Writes our pid for others to read, even if the content is an earlier process's. If it fails, they only lack the
+ * pid. */
 static void note_holder(const struct mt_ring *ring)
 {
     int64_t pid = getpid();
@@ -71,13 +72,13 @@ bool mt_ring_has_lost_header(const struct mt_ring *ring)
     struct stat file;
     if (ring == NULL || fstat(ring->file, &file) != 0 || file.st_size <= HEADER_BYTES)
         return false;
-    /* The pid is that of the holder, which may have been written since. */
+    /* Ignores the pid, which the lock's holder may have written since. */
     return is_power_of_two(((uint64_t)file.st_size - HEADER_BYTES) / sizeof(union mt_record)) &&
            pread(ring->file, &header, sizeof header, 0) == (ssize_t)sizeof header &&
            memcmp(&header, &zeros, offsetof(struct mt_ring_header, pid)) == 0;
 }
 
-/* Fails unless the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not
+/* Fails unless the file is a ring, or will be one. Any file may have this name, and files that are not ours are not
  * touched. */
 static mt_status check_file(const struct mt_ring *ring)
 {
@@ -115,7 +116,7 @@ static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
     return mt_fail(MT_FAILED, "can't write to the folder of the trace (its ring, %s): %s", ring->path, strerror(errno));
 }
 
-/* Tries once, and sets *outcome. It is MT_RING_BUSY, too, if another file took the place of this one meanwhile. */
+/* Tries once, and sets *outcome. It is also MT_RING_BUSY if another file replaced this one meanwhile. */
 static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_outcome *outcome, int64_t *out_pid)
 {
     ring->file = open_file(ring->path, claim);
@@ -188,8 +189,8 @@ static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
     return MT_OK;
 }
 
-/* Empties the file and marks it as a ring to be, so that it is recognized whenever its maker is killed. Returns an errno,
- * or 0. */
+/* Empties the file and marks it as an unfinished ring, so that it is recognized if this process is killed. Returns an
+ * errno, or 0. */
 static int begin_file(int file)
 {
     if (ftruncate(file, 0) != 0 || pwrite(file, &UNFINISHED, sizeof UNFINISHED, 0) < 0)
@@ -197,7 +198,7 @@ static int begin_file(int file)
     return 0;
 }
 
-/* Allocates the file. After a failure it is empty again, and not half a ring. */
+/* Allocates the file. After a failure it is empty again, and not a partial ring. */
 static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
 {
     off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(union mt_record));
@@ -229,7 +230,7 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
     return MT_OK;
 }
 
-/* True if the header is possible and the file as long as it says. */
+/* True if the header is possible and the file has the size it implies. */
 static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_bytes)
 {
     uint64_t capacity = header->capacity;
@@ -255,11 +256,11 @@ void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
     const uint64_t page = HEADER_BYTES / sizeof(union mt_record); /* records in one */
     uint64_t first = (from & ring->mask) / page * page;
     uint64_t room = mt_ring_capacity(ring) - first;
-    /* If the kernel does not know the request, the producer takes the faults: slower, not wrong. */
+    /* If the kernel does not know the request, the producer faults the pages in: slower, but correct. */
     madvise(&ring->records[first], (count < room ? count : room) * sizeof(union mt_record), MADV_POPULATE_WRITE);
 }
 
-/* The mapping keeps the file open, too. */
+/* The mapping keeps the file open, so it is removed, too. */
 void mt_ring_disown(struct mt_ring *ring)
 {
     unmap(ring);

@@ -1,18 +1,18 @@
-/* The ring: events are safe in it the moment emit returns, before anything else is done with them.
+/* The ring: events are safe in it as soon as emit returns, before they are processed further.
  *
  *   TRACE-ring:  ┌────────┬──────────────────────────────────────┐
  *                │ header │ capacity records of 64 bytes         │   a shared mapping of a file: its records survive
  *                └────────┴──────────────────────────────────────┘   the process, whatever kills it
  *
- *   position p lives in record p % capacity;   tail <= head <= tail + capacity
+ *   position p is in record p % capacity;   tail <= head <= tail + capacity
  *   [tail, head)  written by the producer, not yet committed to the database
  *
  * One producer thread, one consumer thread. The producer writes records and then publishes them by moving the head
- * (release), so that at every moment the records below the head are whole. The consumer moves the tail once the records
- * below it are committed.
+ * (release), so that at every moment the records below the head are complete. The consumer moves the tail once the
+ * records below it are committed.
  *
- * The file is allocated in full when it is made: a full disk is an error then, and not a signal later. The writer of the
- * trace holds the file's lock (flock), so the lock of a dead process is free. */
+ * The file is allocated in full when it is created: a full disk is then an error, and not a signal later. The writer of
+ * the trace holds the file's lock (flock), so the lock of a dead process is free. */
 #pragma once
 
 #include "base/status.h"
@@ -32,7 +32,7 @@ enum {
 
 /* The beginning of the file. Each side writes its own cache lines. */
 struct mt_ring_header {
-    _Atomic uint64_t magic; /* set first to say that a ring is being made, and last that it is one */
+    _Atomic uint64_t magic; /* first set to "unfinished", and last to "ring" */
     uint64_t capacity;      /* records, a power of two */
     int64_t run;            /* run.id and run.started_at of the run of these events */
     char started_at[MT_RING_STARTED_AT_BYTES];
@@ -47,11 +47,12 @@ struct mt_ring_header {
     _Atomic uint32_t writer_failed;     /* the producer no longer waits for room */
 };
 
-/* The locked file and, once formatted or mapped, its content. Invariant of the producer: tail_seen <= head <= tail_seen +
- * capacity.
+/* The locked file and, once formatted or mapped, its content. Invariant of the producer: tail_seen <= head <= tail_seen
+ * + capacity.
  *
- * Both sides read the first fields for each record. What the producer writes for each lies apart from them and from the next
- * structure in memory. Otherwise the cache line would go to and fro between two cores, which took 2 to 4 ns an event. */
+ * Both sides read the first fields for each record. The fields that the producer writes for each record are separated
+ * from them and from the next structure in memory. Otherwise the cache line would bounce between two cores, which took
+ * 2 to 4 ns an event. */
 struct mt_ring {
     struct mt_ring_header *header; /* NULL: not mapped */
     union mt_record *records;
@@ -67,9 +68,9 @@ struct mt_ring {
 
 /* The purpose of a claim. */
 typedef enum mt_ring_claim {
-    MT_RING_CREATE, /* makes the file if there is none; the caller will write or remove it. A busy one is tried again for a
-                      * short while, because recovery holds the lock only briefly */
-    MT_RING_INSPECT, /* makes no file, needs no permission to write */
+    MT_RING_CREATE,  /* creates the file if there is none; the caller will write or remove it. Retries a busy one for a
+                     * short while, because recovery holds the lock only briefly */
+    MT_RING_INSPECT, /* creates no file, needs no permission to write */
 } mt_ring_claim;
 
 typedef enum mt_ring_outcome {
@@ -78,40 +79,40 @@ typedef enum mt_ring_outcome {
     MT_RING_BUSY, /* another process holds it */
 } mt_ring_outcome;
 
-/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is the process that holds a
- * busy one, 0 if unknown. Fails with MT_FAILED if the file can't be opened or made, or is not a ring; then it is left
- * alone. */
+/* Tries to lock the ring of the trace at `trace_path`. *out is NULL unless claimed; *out_pid is the process that holds
+ * a busy one, 0 if unknown. Fails with MT_FAILED if the file can't be opened or created, or is not a ring; then it is
+ * not changed. */
 mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outcome *out_outcome, int64_t *out_pid,
                        struct mt_ring **out);
 
-/* Makes a claimed ring an empty one of `capacity` records, rounded up to a power of two, all allocated on disk. */
+/* Formats a claimed ring as empty with `capacity` records, rounded up to a power of two, all allocated on disk. */
 mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, const char *started_at);
 
-/* Maps the records that an earlier process left in a claimed ring, for reading. ring->header stays NULL if there are none
- * to use, because the process died while it made the ring. Fails with MT_FAILED if the file can't be mapped. */
+/* Maps the records that an earlier process left in a claimed ring, for reading. ring->header stays NULL if there are no
+ * usable ones, because the process died while it created the ring. Fails with MT_FAILED if the file can't be mapped. */
 mt_status mt_ring_map_leftover(struct mt_ring *ring);
 
 /* Faults in the pages of `count` records from position `from` on, so that the producer does not have to. They may be in
  * use. */
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 
-/* True if the ring's first page is one of zeros, as the file system leaves a page that was never written. Then nothing says
- * which records it has. `ring` may be NULL. */
+/* True if the ring's first page is all zeros, like a page that was never written to the file system. Then its records
+ * are unknown. `ring` may be NULL. */
 bool mt_ring_has_lost_header(const struct mt_ring *ring);
 
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
-/* Renames the file to TRACE-ring-damaged or, if there are some already, TRACE-ring-damaged-2 and so on; then releases. May be
+/* Renames the file to TRACE-ring-damaged or, if that exists, TRACE-ring-damaged-2 and so on; then releases. May be
  * NULL. */
 void mt_ring_put_aside(struct mt_ring *ring);
 
-/* Releases a forked child's copy of the ring, which would keep the lock as long as the child lives. The copy can't be used
- * after that. Calls only functions that are safe in the child of a program with threads. */
+/* Releases a forked child's copy of the ring, which would keep the lock as long as the child lives. Afterwards the copy
+ * can't be used. Calls only functions that are safe in the child of a program with threads. */
 void mt_ring_disown(struct mt_ring *ring);
 
-/* Gives up a ring that was claimed in vain: removes it, or only releases it if it has or may have records of an earlier
- * process. May be NULL. */
+/* Gives up a claimed ring that was not used: removes it, or only releases it if it has or may have records of an
+ * earlier process. May be NULL. */
 void mt_ring_abandon(struct mt_ring *ring);
 
 static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)

@@ -1,14 +1,14 @@
-/* The records of the ring: events as the sink gets them, and what is no event. All have 64 bytes, with kind and checksum in
- * the same place, by which they are told apart and checked.
+/* The records of the ring: events of the sink, and other records. All have 64 bytes, with kind and checksum at the same
+ * offsets.
  *
  *   ┌ 56 bytes of the kind ┬ kind: 2 ┬ 2 of the kind ┬ checksum: 4 ┐
  *
- * The checksum covers the other 60 bytes and the record's position since the run began. So a record of an earlier lap of the
- * ring, or a page of zeros, is never taken for the record that should be there. The checksum of a head covers its payload,
- * too.
+ * The checksum covers the other 60 bytes and the record's position since the run began. So a record of an earlier lap
+ * of the ring, or a page of zeros, is never mistaken for the expected record. The checksum of a head also covers its
+ * payload.
  *
- * Labels, spans, names and whatever else has texts are items of any length: a head, and a payload in as many records as it
- * needs, which are plain bytes. */
+ * Labels, spans, names and other records with texts are items of any length: a head, and a payload in as many records
+ * as it needs, which contain plain bytes. */
 #pragma once
 
 #include "base/event.h"
@@ -36,7 +36,7 @@ enum {
 /* The head of an item. */
 struct mt_record_head {
     uint64_t length; /* of the payload, in bytes */
-    uint32_t id;     /* of the label, with its category, the span, name, frame or stack; else 0 */
+    uint32_t id;     /* of the label, with its category, the span, name, frame or stack; otherwise 0 */
     uint32_t unused[11];
     uint16_t kind, unused_too;
     uint32_t checksum;
@@ -62,7 +62,7 @@ struct mt_record_kernel {
     uint32_t checksum;
 };
 
-/* A record that is made to be stored is made of words, and read as words, so that it stays in registers. */
+/* A new record is built from words, and read as words, so that it stays in registers. */
 union mt_record {
     struct mt_event event;
     struct mt_record_head head;
@@ -81,15 +81,16 @@ MT_HAS_THE_TAIL(struct mt_record_head);
 MT_HAS_THE_TAIL(struct mt_record_use);
 MT_HAS_THE_TAIL(struct mt_record_kernel);
 
-/* Returns the upper half of a product xor the lower: each of its bits depends on all of both factors. */
+/* Returns the upper half of a product xor the lower half. Each of its bits depends on all bits of both factors. */
 static inline uint64_t mt_fold(uint64_t a, uint64_t b)
 {
     __extension__ unsigned __int128 product = (unsigned __int128)a * b;
     return (uint64_t)(product >> 64) ^ (uint64_t)product;
 }
 
-/* Returns a hash of eight words, the last of which is given apart, continued from `hash`. The products do not wait for each
- * other. A factor of 0 would hide the other one, so each word is changed by an odd constant of its own first. */
+/* Returns a hash of eight words, continued from `hash`. The last word is a separate argument. The products are
+ * independent of each other. A factor of 0 would hide the other one, so each word is first combined with a different
+ * odd constant. */
 static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *record, uint64_t last)
 {
     const uint64_t *word = record->words;
@@ -100,7 +101,7 @@ static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *reco
     return mt_fold(a ^ b, c ^ d ^ 0x1D8E4E27C47D124Fu);
 }
 
-/* Returns the word of two fields, the first of which lies first. */
+/* Returns a word with two fields, `first` at the lower address. */
 static inline uint64_t mt_record_word(uint32_t first, uint32_t second)
 {
     return first | (uint64_t)second << 32;
@@ -112,9 +113,9 @@ static inline uint64_t mt_record_last_word(uint16_t kind, uint16_t second)
     return kind | (uint32_t)second << 16;
 }
 
-/* Return the record of an event and of a use. Their fields are volatile so that they are read one by one, as they were stored
- * just before. A compiler would read neighbours at once, but a processor forwards only one store to a read. It would wait
- * until all of them have left for the cache, and the stores to the ring before them. */
+/* Return the record of an event and of a use. Their fields are volatile so that they are read one by one, as they were
+ * stored just before. A compiler would read neighbours at once, but a processor forwards only one store to a load. The
+ * load would wait until all of the stores, and earlier stores to the ring, have reached the cache. */
 static inline union mt_record mt_record_of_event(const volatile struct mt_event *event)
 {
     return (union mt_record){.words = {event->sequence, event->time_ns, event->requested_bytes, event->block_bytes,
@@ -130,7 +131,7 @@ static inline union mt_record mt_record_of_use(const volatile struct mt_use *use
                                        mt_record_last_word(MT_RECORD_USE, use->unread)}};
 }
 
-/* Returns the record of a kernel whose name has that id. */
+/* Returns the record of a kernel whose name has the id `name`. */
 static inline union mt_record mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
 {
     return (union mt_record){.words = {kernel->start_ns, kernel->end_ns - kernel->start_ns, (uint64_t)kernel->step,

@@ -1,8 +1,8 @@
 /* The checksums of the ring's records.
  *
- * On x86-64 a checksum is made of CRC-32C, for which processors have an instruction since 2008: a record takes 10 of them,
- * and its mt_record_hash takes 50 instructions and more registers than there are. Elsewhere the hash is the checksum. A ring
- * says by its magic number which it has (ring.c). */
+ * On x86-64 a checksum consists of CRC-32C, for which processors have had an instruction since 2008: a record needs 10
+ * of them, while its mt_record_hash needs 50 instructions and more registers than there are. Elsewhere the hash is the
+ * checksum. A ring's magic number says which it uses (ring.c). */
 #pragma once
 
 #include "trace/store/ring_record.h"
@@ -18,15 +18,15 @@ static inline bool mt_sum_is_quick(void)
     return __builtin_cpu_supports("sse4.2");
 }
 
-/* Returns the CRC, of 32 bits, continued over a word, first byte first. Written out, because a compiler inlines its own name for the
- * instruction only into what is compiled for such processors alone. */
+/* Returns the 32-bit CRC, continued over a word, first byte first. Uses assembly, because a compiler inlines its
+ * builtin for the instruction only into code that is compiled only for such processors. */
 static inline uint64_t mt_crc_quick(uint64_t crc, uint64_t word)
 {
     __asm__("crc32q %1, %0" : "+r"(crc) : "r"(word));
     return crc;
 }
 
-/* Returns the same bit by bit. */
+/* Returns the same, computed bit by bit. */
 static inline uint64_t mt_crc_slow(uint64_t crc, uint64_t word)
 {
     const uint32_t polynomial = 0x82F63B78; /* first bit first */
@@ -36,8 +36,8 @@ static inline uint64_t mt_crc_slow(uint64_t crc, uint64_t word)
     return crc;
 }
 
-/* Defines a function that returns the sum of eight words, the last of which is given apart, continued from `sum`. Its halves
- * do not wait for each other. Any change within 32 neighbouring bits of a word changes it. */
+/* Defines a function that returns the sum of eight words, continued from `sum`. The last word is a separate argument.
+ * The two halves are independent of each other. Any change within 32 neighbouring bits of a word changes the sum. */
 #define MT_DEFINE_SUM(name, crc)                                                                                       \
     static inline __attribute__((always_inline)) uint32_t name(uint32_t sum, const union mt_record *record,            \
                                                                uint64_t last)                                          \
@@ -50,13 +50,13 @@ static inline uint64_t mt_crc_slow(uint64_t crc, uint64_t word)
 MT_DEFINE_SUM(mt_sum_quick, mt_crc_quick)
 MT_DEFINE_SUM(mt_sum_slow, mt_crc_slow)
 
-/* Returns the sum with which that of a record at a position begins. */
+/* Returns the initial sum of a record at a position. */
 static inline uint32_t mt_sum_begin(uint64_t position)
 {
     return (uint32_t)(mt_sum_is_quick() ? mt_crc_quick(UINT32_MAX, position) : mt_crc_slow(UINT32_MAX, position));
 }
 
-/* Returns the sum of a record without its checksum at its position, on a processor that is quick. */
+/* Returns the sum of a record without its checksum at its position, on a processor with the instruction. */
 static inline __attribute__((always_inline)) uint32_t mt_sum_quick_at(const union mt_record *record, uint64_t position)
 {
     return mt_sum_quick((uint32_t)mt_crc_quick(UINT32_MAX, position), record, (uint32_t)record->words[7]);

@@ -6,8 +6,8 @@
 #include "base/text.h"
 #include "trace/store/connection.h"
 
-/* Prepares the insertion of rows with all columns of a table, whose names are added to *columns, separated by commas. A row
- * whose key is there already is left out. The caller finalizes *out. */
+/* Prepares the insertion of rows with all columns of a table. Appends the columns' names to *columns, separated by
+ * commas. A row whose key exists already is skipped. The caller finalizes *out. */
 mt_status mt_row_copy_prepare(struct mt_database *to, const char *table, struct mt_text *columns,
                               struct mt_statement **out);
 

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The tables whose rows are copied, with their keys. Those of events, and what is derived from them, are not among them, but
- * for the addresses of segments. */
+/* The tables whose rows are copied, with their keys. Tables of events, and tables derived from them, are not among
+ * these, except for the addresses of segments. */
 static const struct {
     const char *name, *key, *backward;
 } copied[] = {
@@ -45,8 +45,8 @@ enum { COPIED_TABLES = sizeof copied / sizeof copied[0] };
 /* The damaged trace, and the new one. */
 struct salvage {
     struct mt_database *from, *to;
-    bool has_garbage; /* pages are read whose checksums are wrong */
-    bool is_guess; /* the first page is that of another trace: without an event that is right, tables lie elsewhere */
+    bool has_garbage; /* pages with wrong checksums are read */
+    bool is_guess;    /* the first page is another trace's: unless some event is right, tables are elsewhere */
     struct mt_salvaged_run *saved; /* by this attempt */
     size_t saved_count;
     int64_t events; /* of all of them */
@@ -54,7 +54,7 @@ struct salvage {
 
 /* ---- rows as they are ---- */
 
-/* Copies rows in that order up to the first that can't be read. A failure to write is one. */
+/* Copies rows in an order up to the first unreadable one. Failures to write are returned. */
 static mt_status copy_in_order(struct salvage *salvage, const char *table, const char *columns, const char *order,
                                struct mt_statement *insert)
 {
@@ -71,7 +71,7 @@ static mt_status copy_in_order(struct salvage *salvage, const char *table, const
     return status;
 }
 
-/* Copies from the beginning to the first row that can't be read, and from the end. */
+/* Copies from the beginning to the first unreadable row, and backwards from the end. */
 static mt_status copy_table(struct salvage *salvage, const char *table, const char *key, const char *backward)
 {
     struct mt_text columns = {0};
@@ -86,8 +86,8 @@ static mt_status copy_table(struct salvage *salvage, const char *table, const ch
 
 /* ---- events ---- */
 
-/* Copies events up to the first that is missing, can't be read, or ends a batch that is not what was stored. *out_end is the
- * id behind the last that is whole. */
+/* Copies events up to the first that is missing, unreadable, or ends a batch that differs from the stored one. *out_end
+ * is the id after the last intact event. */
 static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows, struct mt_batch_check *check,
                              struct mt_statement *insert, int64_t *out_end)
 {
@@ -104,7 +104,7 @@ static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows,
         ++*out_end;
         agrees = mt_batch_check_add(check, id, &event) == MT_OK;
     }
-    /* The rest of a batch that can't be compared may be what a damaged page makes of it. A batch may say any number. */
+    /* The rest of an incomparable batch may come from a damaged page. A damaged batch may contain any number. */
     if ((!agrees || salvage->has_garbage) && check->first < *out_end)
         *out_end = check->first > first ? check->first : first;
     return status;
@@ -144,7 +144,7 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
 #define BEGIN_OF_RUN "(SELECT first_event FROM run WHERE id = ?1)"
 #define END_OF_RUN "(SELECT first_event + event_count FROM run WHERE id = ?1)"
 
-/* Removes rows of the run that tell of events which are gone. */
+/* Removes rows of the run that refer to lost events. */
 static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end)
 {
     static const char *const statements[] = {
@@ -169,14 +169,15 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
     " AND event.id < first_event + event_count WHERE run.id = ?1), 0)"
 #define OF_TABLE(table, column) "ifnull((SELECT max(" column ") FROM " table " WHERE run = ?1), 0)"
 
-/* The highest number that a name can have: there are no more names than rows and events. Damage may say any. */
+/* The highest number that a name can have: there are no more names than rows and events. Damaged data may contain any
+ * number. */
 #define MOST_NAMES(table)                                                                                              \
     "((SELECT count(*) FROM " table " WHERE run = ?1) + (SELECT event_count FROM run WHERE id = ?1) + 1000)"
 #define FORGET(table) FORGET_IF(table, "0")
 #define FORGET_IF(table, condition)                                                                                    \
     "DELETE FROM " table " WHERE run = ?1 AND (id < 1 OR id > " MOST_NAMES(table) " OR " condition ")"
 
-/* True of a label that none is: a page that is read whatever its checksum says may have any text. */
+/* True for a row that can't be a label: a page that is read despite a wrong checksum may have any text. */
 #define QUOTED(name, text) "'" text "',"
 #define IS_NO_LABEL "category = '' OR phase NOT IN (" MT_PHASES(QUOTED) "'init')"
 #define FILL(table, values, most)                                                                                      \
@@ -185,7 +186,8 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
                " SELECT id + 1 FROM numbers WHERE id < (SELECT id FROM last)) INSERT OR IGNORE INTO " table            \
                " SELECT ?1, id, " values " FROM numbers WHERE id <= (SELECT id FROM last)"
 
-/* Adds rows for what events and other names speak of and is gone, so that numbers have no gap. Adds their number to *out. */
+/* Adds rows for lost names that events and other names refer to, so that numbers have no gap. Adds their number to
+ * *out. */
 static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
 {
     static const struct {
@@ -212,7 +214,7 @@ static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
     return status;
 }
 
-/* Gives the run the events that are whole. */
+/* Shortens the run to its intact events. */
 static mt_status cut_run(struct salvage *salvage, int64_t run, int64_t events)
 {
     mt_status status = MT_OK;
@@ -259,13 +261,13 @@ static mt_status copy_all(struct salvage *salvage)
     for (int i = 0; i < COPIED_TABLES; i++)
         MT_TRY(copy_table(salvage, copied[i].name, copied[i].key, copied[i].backward));
     MT_TRY(save_runs(salvage));
-    /* The ends of runs, kept while recovery derives what belongs to them. */
+    /* Keeps the ends of runs while recovery derives their tables. */
     MT_TRY(mt_database_execute(salvage->to, "CREATE TEMP TABLE kept AS SELECT id, state, lost_events, stall_count,"
                                             " stall_ns, missing_records FROM run; UPDATE run SET state = 'running'"));
     return mt_database_commit(salvage->to);
 }
 
-/* A run that was going on stays interrupted. */
+/* A run that had not ended stays interrupted. */
 static mt_status derive_all(struct salvage *salvage)
 {
     bool is_damaged;
@@ -301,7 +303,7 @@ static mt_status save(struct salvage *salvage, const char *to)
     return mt_error_restore(&error, status);
 }
 
-/* Saves what there is without the first page, which is taken from a new trace. Fails with the text of an earlier failure. */
+/* Saves what is readable with the first page of a new trace. Fails with the text of an earlier failure. */
 static mt_status save_without_first_page(struct salvage *salvage, const char *from, const char *to)
 {
     const struct mt_error error = mt_error_save(MT_BAD_TRACE);
@@ -317,12 +319,12 @@ static mt_status save_without_first_page(struct salvage *salvage, const char *fr
     return status == MT_BAD_TRACE ? mt_error_restore(&error, status) : status;
 }
 
-/* Saves what can be read into a new file. */
+/* Saves everything readable into a new file. */
 static mt_status save_readable(struct salvage *salvage, const char *from, const char *to)
 {
     mt_status status = mt_database_open_reading(from, &salvage->from);
     MT_THEN(status, save(salvage, to));
-    if (status == MT_BAD_TRACE) { /* a page that everything rests on: read it whatever its checksum says */
+    if (status == MT_BAD_TRACE) { /* an essential page: read it despite its checksum */
         mt_database_close(salvage->from);
         salvage->has_garbage = true;
         status = mt_database_open_damaged(from, &salvage->from);
@@ -337,7 +339,7 @@ static mt_status save_readable(struct salvage *salvage, const char *from, const 
     return status;
 }
 
-/* Gives the new trace its name, which no other file must have got in the meantime. Not every file system can compare. */
+/* Renames the new trace to its name, unless another file has it now. Not every file system supports that check. */
 static mt_status name_trace(const char *partial, const char *to)
 {
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
@@ -355,7 +357,7 @@ mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_sal
     struct mt_text partial = {0};
     if (access(to, F_OK) == 0)
         return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
-    mt_text_add(&partial, "%s.%ld", to, (long)getpid()); /* if this process is killed, nothing has the final name */
+    mt_text_add(&partial, "%s.%ld", to, (long)getpid()); /* a killed process leaves no file with the final name */
     mt_status status = save_readable(&salvage, from, partial.data);
     MT_THEN(status, name_trace(partial.data, to));
     for (size_t i = 0; i < salvage.saved_count && status == MT_OK; i++)

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The addresses of segments and the places of live blocks, and how far the run was read. */
+/* The addresses of segments and the places of live blocks, and the position in the run. */
 struct mt_scan {
-    struct mt_database *database; /* of the present call */
+    struct mt_database *database; /* of the current call */
     int64_t run;
     const struct mt_scan_visitor *visitor;
     struct mt_number_map segment_addresses; /* by birth number */
@@ -37,8 +37,8 @@ static int find_phase(const char *name)
     return -1;
 }
 
-/* Calls `row` for every row of the statement, whose parameters are the run and the last id that was read. Its first column is
- * the id, by which rows come. */
+/* Calls `row` for every row of the statement, whose parameters are the run and the last id that was read. Its first
+ * column is the id, in ascending order. */
 static mt_status each_row(struct mt_scan *scan, const char *sql, int64_t *last,
                           mt_status (*row)(struct mt_scan *, const struct mt_statement *))
 {
@@ -86,8 +86,8 @@ static void find_address(const struct mt_scan *scan, struct mt_event *event)
     event->segment_address = address;
 }
 
-/* Notes the place of an alloc for its free and relabels, which do not store it. Those without an alloc get a place that no
- * block has. */
+/* Stores the place of an alloc for its free and relabels, which do not contain it. Events without an alloc get a place
+ * that no block has. */
 static void find_place(struct mt_scan *scan, int64_t id, int64_t allocation, struct mt_event *event)
 {
     uint64_t segment = UINT32_MAX, offset = UINT64_MAX;

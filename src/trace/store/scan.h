@@ -1,4 +1,4 @@
-/* Reads a run's stored events back, as the events that they were. */
+/* Reads a run's stored events and reconstructs the original events. */
 #pragma once
 
 #include "base/event.h"
@@ -15,16 +15,16 @@ struct mt_scan_visitor {
 
 struct mt_scan;
 
-/* Creates the reading of a run, of which nothing was read yet. Borrows the visitor. The caller destroys it. */
+/* Creates the reader of a run, at its beginning. Borrows the visitor. The caller destroys it. */
 struct mt_scan *mt_scan_create(int64_t run, const struct mt_scan_visitor *visitor);
 void mt_scan_destroy(struct mt_scan *scan); /* may be NULL */
 
-/* Reads the labels and events that were stored since the last call, within a transaction of the caller if the run is being
- * written. Another connection than before may be given. Fails as mt_scan_run; nothing can be read after that. */
+/* Reads the labels and events that were stored since the last call, in a transaction of the caller if the run is being
+ * written. The connection may differ from the last one. Fails as mt_scan_run; nothing can be read after that. */
 mt_status mt_scan_more(struct mt_scan *scan, struct mt_database *database);
 
-/* Reads the whole run. Fails with MT_BAD_TRACE if a row is none that this program writes, or if the events of a batch are not those
- * that were stored. */
+/* Reads the whole run. Fails with MT_BAD_TRACE if this program would not write such a row, or if the events of a batch
+ * differ from the stored ones. */
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor);
 
 /* Reads the whole run into a new summary of it. Fails as mt_scan_run. */

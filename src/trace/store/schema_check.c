@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* The columns of all tables but virtual ones, which have no page. Tables and columns come in the order of their names' bytes. */
+/* The columns of all tables except virtual ones, which have no page. Tables and columns are ordered by the bytes of
+ * their names. */
 #define COLUMNS                                                                                                        \
     "SELECT tables.name, columns.name, columns.type, columns.\"notnull\", columns.pk, columns.hidden"                  \
     " FROM main.sqlite_schema AS tables, pragma_table_xinfo(tables.name, 'main') AS columns"                           \
@@ -83,7 +84,7 @@ static int compare(const struct mt_schema_column *column, const struct mt_statem
     return order != 0 ? order : strcmp(column->name, mt_statement_text(row, NAME));
 }
 
-/* Compares a column with that of the file. */
+/* Compares a column with the file's column. */
 static mt_status check_column(struct mt_database *database, const struct mt_schema_column *column,
                               const struct mt_statement *row, mt_schema_need need)
 {
@@ -99,7 +100,7 @@ static mt_status check_column(struct mt_database *database, const struct mt_sche
     return MT_OK;
 }
 
-/* Checks the columns before that of the row, which the file lacks, and that column; the row NULL: all that are left. */
+/* Checks the row's column, and the columns before it, which the file lacks; `row` NULL: all remaining columns. */
 static mt_status check_up_to(struct mt_database *database, int64_t format, mt_schema_needs needs,
                              const struct mt_statement *row, size_t *next)
 {

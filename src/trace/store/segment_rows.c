@@ -22,7 +22,7 @@ void mt_segment_rows_release(struct mt_segment_rows *segments)
     *segments = (struct mt_segment_rows){0};
 }
 
-/* Lists a row as changed, once until it is stored. */
+/* Lists a row as changed, once before it is stored. */
 static void note_change(struct mt_segment_rows *segments, size_t index)
 {
     if (segments->rows[index].changed)

@@ -24,8 +24,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Tables for the derived rows of a live run, and views of the main tables' names that join them with the rows of all other
- * runs. The main tables' rows of the live run are left out: they are of steps that are over, which are derived, too. */
+/* Tables for the derived rows of a live run, and views with the main tables' names that join them with the rows of all
+ * other runs. The live run's rows in the main tables are left out: they are of finished steps, which are derived,
+ * too. */
 #define OTHER_RUNS " WHERE run NOT IN (SELECT id FROM main.run WHERE state = 'running')"
 #define LIVE_TABLE(name)                                                                                               \
     "CREATE TEMP TABLE live_" name " AS SELECT * FROM main." name " LIMIT 0;"                                          \
@@ -42,7 +43,7 @@ static mt_status derive_run(struct mt_database *database, int64_t run, int64_t f
     return status;
 }
 
-/* Leaves the transaction open until the connection closes, so that all later queries see the state that was derived. */
+/* Leaves the transaction open until the connection closes, so that all later queries see the derived state. */
 static mt_status derive_live_run(struct mt_database *database)
 {
     struct mt_statement *statement;
@@ -89,7 +90,7 @@ static bool copy_bytes(int input, int output)
     return got == 0;
 }
 
-/* Copies a file. If there is none, returns OK where `missing` is MT_OK, as for a journal. */
+/* Copies a file. If there is none, returns `missing`, which is MT_OK for a journal. */
 static mt_status copy_file(const char *from, const char *to, mt_status missing)
 {
     int input = open(from, O_RDONLY | O_CLOEXEC);
@@ -115,7 +116,7 @@ static uint64_t file_bytes(const char *path)
     return stat(path, &file) == 0 ? (uint64_t)file.st_size : 0;
 }
 
-/* Fails if the folder has no room for the copy, so that nothing large is copied in vain. */
+/* Fails if the folder has no room for the copy, before anything large is copied. */
 static mt_status check_room(const struct copy *copy, const char *path)
 {
     struct statvfs disk;
@@ -136,7 +137,8 @@ static mt_status make_folder(struct copy *copy, const char *path, const char *ba
     return MT_OK;
 }
 
-/* Opens the copy, folds its journal in, and has no other made, so that the connection needs no name. */
+/* Opens the copy, folds its journal in, and disables further journal files, so that the connection needs no file
+ * name. */
 static mt_status open_folded(const struct copy *copy, struct mt_database **out)
 {
     MT_TRY(mt_database_open_writing(copy->file.data, out));
@@ -165,8 +167,9 @@ static mt_status copy_into(const char *base, const char *path, struct mt_databas
 /* The places of private copies: TMPDIR, /tmp and /dev/shm, in that order. */
 enum { COPY_PLACES = 3 };
 
-/* Copies the trace at `path`, which nobody may be writing, with its journal to one of the places, and opens the copy for
- * writing. It has no name any more and is gone when the connection closes. Fails with MT_FAILED if there is no room. */
+/* Copies the trace at `path`, which no process may be writing, with its journal to one of the places, and opens the
+ * copy for writing. The copy has no name any more and disappears when the connection closes. Fails with MT_FAILED if
+ * there is no room. */
 static mt_status open_private_copy(const char *path, int place, struct mt_database **out)
 {
     const char *temporary = secure_getenv("TMPDIR");
@@ -177,7 +180,7 @@ static mt_status open_private_copy(const char *path, int place, struct mt_databa
     return copy_into(folders[place], path, out);
 }
 
-/* Stores the rest in the file itself. *out_damaged says that the ring had not all of it. */
+/* Stores the rest in the file itself. Sets *out_damaged if the ring did not have all of it. */
 static mt_status recover_in_place(const char *path, struct mt_ring *ring, bool *out_damaged)
 {
     struct mt_database *database;
@@ -199,8 +202,8 @@ static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring,
     return mt_database_keep(status, out);
 }
 
-/* Recovers a copy at the first place that has room for it and for the rest. Fails with the text of the first that has
- * none. */
+/* Recovers a copy at the first place with room for it and for the rest. Fails with the text of the first place without
+ * room. */
 static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
     struct mt_error first = {0};
@@ -213,8 +216,8 @@ static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_dat
     return status == MT_FAILED ? mt_error_restore(&first, status) : status;
 }
 
-/* Recovers the file or, if its disk is full, a copy. Then the ring stays for a time when there is room. A damaged one stays
- * under another name. Fails with the text of the file's failure. */
+/* Recovers the file or, if its disk is full, a copy. In that case the ring stays for a time when there is room. A
+ * damaged ring stays under another name. Fails with the text of the file's failure. */
 static mt_status open_recovered(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
     bool damaged;
@@ -230,8 +233,8 @@ static mt_status open_recovered(const char *path, struct mt_ring *ring, struct m
     return is_copied ? MT_OK : mt_error_restore(&error, MT_OK);
 }
 
-/* Opens a trace where nothing can be written: the file if it was closed in order and has no log, which SQLite can read only
- * where it may write; otherwise a copy that is made whole. */
+/* Opens a trace in a folder that can't be written. Opens the file itself if it was closed properly and has no log,
+ * which SQLite could read only with write permission; otherwise recovers a copy. */
 static mt_status open_unwritable(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
@@ -250,7 +253,7 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
     return status;
 }
 
-/* Opens a trace unless a run in it has not ended: then *out is NULL. */
+/* Opens a trace unless one of its runs has not ended: then *out is NULL. */
 static mt_status open_if_ended(const char *path, struct mt_database **out)
 {
     int64_t running = 0;
@@ -263,7 +266,7 @@ static mt_status open_if_ended(const char *path, struct mt_database **out)
     return status;
 }
 
-/* Opens a trace that has no ring. If a run has not ended its ring was lost: its stored events are all there are. */
+/* Opens a trace without a ring. If a run has not ended, its ring was lost, and only its stored events are left. */
 static mt_status open_without_ring(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring;
@@ -276,7 +279,8 @@ static mt_status open_without_ring(const char *path, struct mt_database **out)
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
 
-/* Opens a trace where files can be written. Checks first that it is one: files beside any other are not touched. */
+/* Opens a trace in a writable folder. First checks that it is a trace, since other files' companions must not be
+ * touched. */
 static mt_status open_writable(const char *path, struct mt_database **out)
 {
     struct mt_ring *ring = NULL;
@@ -308,7 +312,7 @@ struct unfinished {
     char started_at[MT_RING_STARTED_AT_BYTES];
 };
 
-/* Finds the first unfinished run whose number is above `after`; *out_found is false if there is none. */
+/* Finds the first unfinished run whose number is above `after`. Sets *out_found to false if there is none. */
 static mt_status next_unfinished(struct mt_database *database, int64_t after, struct unfinished *out, bool *out_found)
 {
     mt_status status = MT_OK;
@@ -319,7 +323,7 @@ static mt_status next_unfinished(struct mt_database *database, int64_t after, st
         const char *text = mt_statement_text(row, 1);
         *out_found = true;
         out->run = mt_statement_integer(row, 0);
-        if (out->run <= after) /* in a damaged tree the row behind the last may be the first */
+        if (out->run <= after) /* in a damaged tree the row after the last may be the first */
             status =
                 mt_fail(MT_BAD_TRACE, "%s is damaged: its runs are not in their order", mt_database_path(database));
         snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
@@ -327,15 +331,15 @@ static mt_status next_unfinished(struct mt_database *database, int64_t after, st
     return status;
 }
 
-/* True if the ring is this run's: a trace may have been replaced beside a ring that stayed. */
+/* True if the ring belongs to this run: the trace may have been replaced while its old ring stayed. */
 static bool belongs_to(const struct mt_ring *ring, const struct unfinished *unfinished)
 {
     return ring != NULL && ring->header != NULL && ring->header->run == unfinished->run &&
            strcmp(ring->header->started_at, unfinished->started_at) == 0;
 }
 
-/* Stores what the ring holds of the run. The head may be older than the records, or damaged: whatever it says, each record that
- * follows and has the right checksum was written. */
+/* Stores the run's records in the ring. The head may be older than the records, or damaged. In any case, each following
+ * record with the right checksum was written. */
 static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *ring, struct mt_run_end *end)
 {
     const uint64_t head = mt_ring_head(ring), position = mt_intake_position(intake), capacity = mt_ring_capacity(ring);
@@ -366,7 +370,7 @@ static mt_status end_run(struct mt_database *database, int64_t run, const struct
     return mt_intake_end(*intake, end);
 }
 
-/* *damaged is set if the run lacks its end. */
+/* Sets *damaged if the run lacks its end. */
 static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring,
                          bool *damaged)
 {
@@ -379,7 +383,7 @@ static mt_status recover(struct mt_database *database, const struct unfinished *
     return status == MT_OK ? status : mt_fail_context(status, "run %" PRId64 " can't be recovered", unfinished->run);
 }
 
-/* Recovers one run after another, each once: in a file of others, a run may stay unfinished whatever is written. */
+/* Recovers one run after another, each once: in an untrusted file, a run may stay unfinished whatever is written. */
 mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring, bool *out_damaged)
 {
     *out_damaged = false;

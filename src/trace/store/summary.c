@@ -24,21 +24,21 @@ struct summary_label {
     unsigned char category, role, phase;
 };
 
-/* Invariants: the next event has the id first_event + events; scopes[scope_count - 1] is the step under way; events <
- * next_checkpoint; steps_stored <= step_count. Unless the trace is damaged, the run's peaks are never lower than those of
- * its scopes. */
+/* Invariants: the next event has the id first_event + events; scopes[scope_count - 1] is the current step; events <
+ * next_checkpoint; steps_stored <= step_count. Unless the trace is damaged, the run's peaks are never lower than the
+ * peaks of its scopes. */
 struct mt_summary {
     int64_t first_event, events;
     struct mt_live live;
     struct totals totals;
     struct mt_peaks run_peaks;
-    uint64_t empty_maps;    /* segments, or parts of them, that were taken before the first block */
+    uint64_t empty_maps;    /* segments, or parts of them, that were mapped before the first block */
     bool is_reserved_empty; /* the run's peak of reserved bytes was reached with several of them */
-    uint64_t fullest_bytes; /* allocated, at the moment that stands for that peak */
+    uint64_t fullest_bytes; /* allocated bytes at the moment that represents that peak */
     struct mt_allocations allocations;
 
-    struct mt_category_set categories; /* in the order in which labels named them, unlike the upper bits of label ids */
-    struct summary_label *labels;      /* by number; Other, init for labels that never came */
+    struct mt_category_set categories; /* in the order of their first labels, unlike the upper bits of label ids */
+    struct summary_label *labels;      /* by number; Other, init for labels that are missing */
     size_t label_count;
 
     struct mt_summary_scope **scopes; /* in order; scopes that are stored are freed */
@@ -67,7 +67,7 @@ static struct mt_summary_scope *current_scope(struct mt_summary *summary)
     return summary->scopes[summary->scope_count - 1];
 }
 
-/* Begins peaks at `event`, with the totals as they are now. */
+/* Begins peaks at `event`, with the current totals. */
 static void begin_peaks(struct mt_peaks *peaks, const struct totals *totals, int64_t event)
 {
     *peaks = (struct mt_peaks){.stale = ALL_MEASURES};
@@ -77,9 +77,9 @@ static void begin_peaks(struct mt_peaks *peaks, const struct totals *totals, int
     }
 }
 
-/* Copies the composition of the stale measures in `mask`. Must come before the totals fall or their composition changes.
- * A peak's composition is copied only then: as long as bytes grow, which is most of a step, a new peak costs a
- * comparison. */
+/* Copies the composition of the stale measures in `mask`. Must be called before the totals decrease or their
+ * composition changes. Only then is a peak's composition copied: as long as bytes grow, which is most of a step, a new
+ * peak costs a comparison. */
 static void settle_peaks(struct mt_peaks *peaks, const struct totals *totals, unsigned mask)
 {
     size_t bytes = offsetof(struct mt_composition, category[totals->category_count]);
@@ -151,7 +151,7 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
     return summary->allocations.complete_from_bytes;
 }
 
-/* Adds entries for the numbers in between, of labels that did not come. */
+/* Adds entries for missing labels up to a number. */
 static void add_labels_up_to(struct mt_summary *summary, uint32_t number)
 {
     while (summary->label_count <= number)
@@ -183,7 +183,7 @@ static inline struct summary_label label_of(const struct mt_summary *summary, co
     return label_numbered(summary, mt_label_number(event->label));
 }
 
-/* Settles the peaks. Must come before the live blocks or the segments change. */
+/* Settles the peaks. Must be called before the live blocks or the segments change. */
 static void settle(struct mt_summary *summary, unsigned measures)
 {
     struct mt_summary_scope *scope = current_scope(summary);
@@ -193,8 +193,9 @@ static void settle(struct mt_summary *summary, unsigned measures)
         settle_peaks(&summary->run_peaks, &summary->totals, measures);
 }
 
-/* Moves the run's peak of reserved bytes to an equal one with more in use, if it came before any block: an allocator takes one
- * segment for the block that follows, but a program that is watched from late on has all of its memory at the beginning. */
+/* Moves the run's peak of reserved bytes to an equal one with more allocated bytes, if it came before any block. An
+ * allocator reserves one segment for the next block, but a program that is watched late has all of its memory at the
+ * beginning. */
 static void prefer_fuller(struct mt_summary *summary, int64_t id)
 {
     struct mt_peak *peak = &summary->run_peaks.measure[MT_MEASURE_RESERVED];
@@ -250,7 +251,7 @@ static void count_in(struct mt_summary *summary, const struct mt_event *event)
     add_to(&summary->totals.live.role[label.role], event);
 }
 
-/* Takes the event's block out of the sums of the label that it had. */
+/* Subtracts the event's block from the sums of its old label. */
 static void count_out(struct mt_summary *summary, uint32_t number, const struct mt_event *event)
 {
     const struct summary_label label = label_numbered(summary, number);
@@ -325,8 +326,8 @@ static void end_step(struct mt_summary *summary, const struct mt_event *event, i
     step->end_ns = event->time_ns;
 }
 
-/* The distance to the next checkpoint grows with the live set, as a checkpoint's size does. So they cost half a byte an
- * event. */
+/* The distance to the next checkpoint grows with the live set, like a checkpoint's size. So checkpoints cost half a
+ * byte per event. */
 static void add_checkpoint(struct mt_summary *summary, int64_t id)
 {
     struct mt_summary_checkpoint *checkpoint = MT_HOST_ADD(summary->checkpoints, summary->checkpoint_count);
@@ -403,7 +404,7 @@ uint64_t mt_summary_role_bytes(const struct mt_summary *summary, mt_role role)
     return summary->totals.live.role[role].allocated_bytes;
 }
 
-/* A step that goes on is written again when it has ended. */
+/* A step that has not ended is written again when it has. */
 static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run, const char *prefix)
 {
     size_t stored = summary->steps_stored, count = summary->step_count;
@@ -430,7 +431,7 @@ static mt_status store_checkpoints(struct mt_summary *summary, struct mt_databas
     return status;
 }
 
-/* Steps that are over are freed, so that a long run takes no more memory than a short one. */
+/* Frees finished steps, so that a long run needs no more memory than a short one. */
 static void forget_scopes(struct mt_summary *summary)
 {
     const size_t over = summary->scope_count - 1;
@@ -476,7 +477,7 @@ mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_databa
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix)
 {
-    settle(summary, ALL_MEASURES); /* peaks that still hold have the composition of now */
+    settle(summary, ALL_MEASURES); /* peaks that are stale have the current composition */
     return mt_summary_write_total_rows(database, run, prefix,
                                        &(struct mt_summary_totals){.categories = &summary->categories,
                                                                    .run_peaks = &summary->run_peaks,

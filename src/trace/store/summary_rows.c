@@ -31,7 +31,7 @@ static mt_status write_rows(struct mt_database *database, int64_t run, const cha
     return status;
 }
 
-/* Those of the segments that the indices name. */
+/* The segments with these indices. */
 struct segment_choice {
     const struct mt_summary_segment *segments;
     const size_t *indices;
@@ -175,7 +175,7 @@ static mt_status write_totals(const struct totals_statements *statements, const 
     return totals->allocations != NULL ? write_allocations(statements->allocation, totals->allocations) : MT_OK;
 }
 
-/* Prepares all of them. The caller finalizes them, also after a failure. */
+/* Prepares these statements. The caller finalizes them, also after a failure. */
 static mt_status prepare_totals(struct mt_database *database, const char *prefix, int64_t run,
                                 struct totals_statements *out)
 {

@@ -1,4 +1,5 @@
-/* The rows of a run's summary, and writing them. Every write replaces what is there, so that writing twice is harmless. */
+/* The rows of a run's summary, and functions that write them. Writing replaces existing rows, so writing twice is
+ * harmless. */
 #pragma once
 
 #include "base/category_set.h"
@@ -46,8 +47,8 @@ struct mt_composition {
 /* The highest value of a measure so far. */
 struct mt_peak {
     uint64_t bytes;
-    int64_t event;            /* the first that reached it; of reserved bytes from before all blocks, the fullest */
-    struct mt_composition at; /* the live blocks there, or of now if stale */
+    int64_t event;            /* the first that reached it; for reserved bytes before all blocks, the fullest */
+    struct mt_composition at; /* the live blocks there, or now if stale */
 };
 
 /* The peaks of a run, or of a step. */
@@ -61,14 +62,14 @@ struct mt_summary_count {
     uint64_t count, total_bytes, max_bytes;
 };
 
-/* The totals of a step, or of what precedes the first. */
+/* The totals of a step, or of the time before the first step. */
 struct mt_summary_scope {
     int64_t step;
     struct mt_peaks peaks;
     struct mt_summary_count counts[MT_PHASE_COUNT][MT_MOST_CATEGORIES];
 };
 
-/* Rows of the summary tables. All is borrowed. */
+/* Rows of the summary tables. All are borrowed. */
 struct mt_summary_totals {
     const struct mt_category_set *categories;
     const struct mt_peaks *run_peaks; /* NULL: none */
@@ -80,7 +81,7 @@ struct mt_summary_totals {
 mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run, const char *prefix,
                                         const struct mt_summary_segment *segments, const size_t *indices, size_t count);
 
-/* If a part has several rows, since it changed, the last one replaces the others. */
+/* If a changed part has several rows, the last one replaces the others. */
 mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const char *prefix,
                                      const struct mt_part *parts, size_t count);
 mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const char *prefix,

@@ -42,7 +42,7 @@ mt_status mt_trace_file_check_writing(const char *path)
 {
     struct stat file;
     if (stat(path, &file) != 0)
-        return MT_OK; /* opening it will show whether it can be made */
+        return MT_OK; /* opening it will show whether it can be created */
     if (S_ISREG(file.st_mode) && file.st_nlink > 1)
         return mt_fail(MT_FAILED, "%s has %lu names (hard links), and each could have a ring: write a copy of it", path,
                        (unsigned long)file.st_nlink);
@@ -67,7 +67,7 @@ bool mt_trace_file_is_database(const char *path)
     static const char signature[16] = "SQLite format 3";
     char begin[sizeof signature];
     struct stat found;
-    if (stat(path, &found) != 0 || !S_ISREG(found.st_mode)) /* a pipe must not be waited for */
+    if (stat(path, &found) != 0 || !S_ISREG(found.st_mode)) /* opening a pipe would wait */
         return false;
     FILE *file = fopen(path, "rb");
     if (file == NULL)

@@ -1,6 +1,6 @@
-/* The path of a trace, checked before anything is opened or made.
+/* The path of a trace, checked before anything is opened or created.
  *
- * The ring lies beside the trace under the trace's own name, so all processes have to use the same name. A link is
+ * The ring has the trace's name with a suffix, so all processes must use the same name. A link is
  * resolved once, here, and a file with several names is not written. */
 #pragma once
 
@@ -13,16 +13,16 @@
  * link to nothing. */
 mt_status mt_trace_file_resolve(const char *path, char **out);
 
-/* Fails with MT_BAD_TRACE unless there is a regular file, with MT_FAILED if that can't be found out. */
+/* Fails with MT_BAD_TRACE unless there is a regular file, with MT_FAILED if that can't be determined. */
 mt_status mt_trace_file_check_reading(const char *path);
 
-/* Fails if no trace may be written there: with MT_BAD_TRACE if the path is no regular file, with MT_FAILED if the file has
- * several names. There need not be a file. */
+/* Fails if no trace may be written there: with MT_BAD_TRACE if the path is not a regular file, with MT_FAILED if the
+ * file has several names. The file need not exist. */
 mt_status mt_trace_file_check_writing(const char *path);
 
-/* True if the file and files beside it can be written, and it has no other name. */
+/* True if the file and its folder can be written, and it has no other name. */
 bool mt_trace_file_is_writable(const char *path);
 
-/* True if there is an SQLite database under that name. Every trace is one, also while it is written. A pipe, which can be
- * read only once, is not read. */
+/* True if there is an SQLite database with that name. Every trace is one, even while it is written. A pipe is not
+ * read, since it can be read only once. */
 bool mt_trace_file_is_database(const char *path);

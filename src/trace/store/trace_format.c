@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The tables of a trace. Those of format 1 are in every trace. */
+/* The tables of a trace. Every trace has the tables of format 1. */
 static const struct {
     const char *name;
     int64_t since; /* the format that added it */
@@ -43,7 +43,7 @@ static const struct {
     {"finding", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
 };
 
-/* The columns that came later than their tables, behind the earlier ones. They are NULL in rows of older formats. */
+/* Columns that were added later than their tables, after the earlier ones. They are NULL in rows of older formats. */
 static const struct {
     const char *table, *column;
     int64_t since;
@@ -68,7 +68,7 @@ static const struct {
 
 enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
 
-/* The role of format 4, by that of formats 1 to 3. */
+/* The role in format 4, from the role in formats 1 to 3. */
 #define ROLE_OF_OLD_ROLE                                                                                               \
     "CASE role WHEN 'param' THEN 'parameter' WHEN 'grad' THEN 'gradient' WHEN 'opt_state' THEN 'optimizer state'"      \
     " WHEN 'saved' THEN 'activation' WHEN 'weight_cast' THEN 'weight cast' WHEN 'data' THEN 'input' ELSE role END"
@@ -102,7 +102,7 @@ static mt_schema_need needs(const struct mt_schema_column *column, int64_t forma
     return since > 0 ? MT_SCHEMA_NAMED : MT_SCHEMA_SAME;
 }
 
-/* Adds the columns that a trace of that format lacks to the tables that it has. */
+/* Adds the columns that a trace of a format lacks to its existing tables. */
 static mt_status add_later_columns(struct mt_database *database, int64_t format)
 {
     mt_status status = MT_OK;
@@ -122,7 +122,7 @@ mt_status mt_trace_format_check(struct mt_database *database, int64_t format)
     return mt_schema_check(database, format, needs);
 }
 
-/* Hides a table behind a view that has the columns which its format lacks, too. */
+/* Hides a table behind a view that also has the columns that its format lacks. */
 static mt_status add_view(struct mt_database *database, int64_t format, const char *table)
 {
     struct mt_text sql = {0};
@@ -141,10 +141,10 @@ _Static_assert(MT_EVENT_ALLOC == 2, "views say kind = 2");
 _Static_assert(MT_EVENT_FREE == 3, "views say kind = 3");
 _Static_assert(MT_EVENT_RELABEL == 10, "views and indexes say kind = 10");
 
-/* The relabels alone, by the blocks that they are about. An index of them makes that fast. */
+/* Only the relabels, by their blocks. An index of them makes that fast. */
 #define RELABEL_VIEW "VIEW relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;"
 
-/* For people's SQL: events with their run, and a row a block, with the last label that it had. */
+/* For users' SQL: events with their run, and a row for each block, with its last label. */
 #define VIEWS(create)                                                                                                  \
     create                                                                                                             \
         "VIEW run_event AS SELECT run.id AS run, event.* FROM run CROSS JOIN event"                                    \
@@ -162,7 +162,7 @@ _Static_assert(MT_EVENT_RELABEL == 10, "views and indexes say kind = 10");
         " LEFT JOIN label ON label.run = begun.run AND label.id = named.label"                                         \
         " LEFT JOIN span ON span.run = begun.run AND span.id = ifnull(named.span, label.span) WHERE begun.kind = 2;"
 
-/* In place of the tables that format 4 added. */
+/* Replace the tables that format 4 added. */
 static const char views_of_format_4[] =
     "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
     "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
@@ -172,7 +172,7 @@ static const char views_of_format_4[] =
     "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
     "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
 
-/* In place of the tables that format 5 added. */
+/* Replace the tables that format 5 added. */
 static const char views_of_format_5[] =
     "CREATE TEMP VIEW caveat AS SELECT 0 AS run, '' AS kind, '' AS name, '' AS file, 0 AS line, 0 AS count, 0 AS total,"
     " 0 AS bytes, 0.0 AS value WHERE 0;"
@@ -221,7 +221,7 @@ static mt_status add_event_kinds(struct mt_database *database)
     return status;
 }
 
-/* Brings rows up to date, which an older program stored; format 0 has none. */
+/* Upgrades rows of an older program; format 0 has none. */
 static mt_status change_rows(struct mt_database *database, int64_t format)
 {
     if (format > 0 && format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)

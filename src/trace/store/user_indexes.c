@@ -46,7 +46,7 @@ static void destroy(void *context)
     free(indexes);
 }
 
-/* Has SQLite compare the indexes of a table with it. */
+/* Makes SQLite compare the indexes of a table with it. */
 static mt_status compare(struct user_index *index, struct mt_database *database)
 {
     mt_status status = MT_OK;
@@ -79,7 +79,7 @@ static bool is_text(sqlite3_stmt *row, int column, const char *text)
 
 enum { OPCODE = 1, ROOT = 3, FILE_NUMBER = 4, MAIN_FILE = 0 }; /* columns of EXPLAIN */
 
-/* Compares the index whose tree an instruction of SQLite's opens for reading, if it is one. */
+/* Compares the index whose tree an instruction of SQLite opens for reading, if the instruction opens one. */
 static mt_status check_instruction(struct user_indexes *indexes, struct mt_database *database, sqlite3_stmt *row)
 {
     const bool is_opening = is_text(row, OPCODE, "OpenRead") || is_text(row, OPCODE, "ReopenIdx");
@@ -91,7 +91,8 @@ static mt_status check_instruction(struct user_indexes *indexes, struct mt_datab
     return MT_OK;
 }
 
-/* Compares the indexes through which the statement reads. One that can't be explained fails where it is prepared. */
+/* Compares the indexes through which the statement reads. A statement that can't be explained fails when it is
+ * prepared. */
 static mt_status check(void *context, struct mt_database *database, const char *sql)
 {
     struct user_indexes *indexes = context;

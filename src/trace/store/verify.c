@@ -19,26 +19,26 @@ static const char *const derived_tables[] = {"segment",           "segment_part"
                                              "summary_peak_role", "summary_category", "summary_allocation"};
 enum { DERIVED_TABLES = sizeof derived_tables / sizeof derived_tables[0] };
 
-/* A run as it is stored. */
+/* A stored run. */
 struct stored_run {
     int64_t id, first_event, event_count, lost_events, missing_records;
     bool is_running, is_damaged;
 };
 
-/* The checks of the runs of a trace. `found` holds the words of the present one. */
+/* The checks of the runs of a trace. `found` holds the text of the current check. */
 struct verify {
     struct mt_database *database;
     struct mt_verify_rows *rows;
     struct mt_text found;
 };
 
-/* Adds a check with the words that were found, which are used up. */
+/* Adds a check with its text, which is empty afterwards. */
 static void tell(struct verify *verify, int64_t run, const char *what, bool is_whole)
 {
     mt_verify_rows_add(verify->rows, run, what, is_whole ? MT_VERIFY_WHOLE : MT_VERIFY_DAMAGED, &verify->found);
 }
 
-/* Adds a check that found damage, in the words of the failure. Returns any other failure. */
+/* Adds a check that found damage, with the text of the failure. Returns any other failure. */
 static mt_status tell_failure(struct verify *verify, int64_t run, const char *what, mt_status status)
 {
     mt_text_release(&verify->found);
@@ -47,7 +47,7 @@ static mt_status tell_failure(struct verify *verify, int64_t run, const char *wh
 
 /* ---- a run ---- */
 
-/* What the events of a run may name, and the number of events that name something else. */
+/* The names that events of a run may refer to, and the number of events that refer to others. */
 struct names {
     struct mt_summary *summary; /* of all events */
     struct mt_number_map labels, spans, stacks;
@@ -100,7 +100,8 @@ static void see_event(void *context, const struct mt_event *event)
     mt_summary_add(names->summary, event);
 }
 
-/* Reads all events into the summary, through the checksums of their batches, and counts those that name what has no row. */
+/* Reads all events into the summary, through the checksums of their batches, and counts events that refer to missing
+ * rows. */
 static mt_status read_events(struct verify *verify, int64_t run, struct mt_summary *summary, int64_t *out_nameless)
 {
     struct names names = {.summary = summary};
@@ -112,7 +113,7 @@ static mt_status read_events(struct verify *verify, int64_t run, struct mt_summa
     return status;
 }
 
-/* Checks the events, and adds them to the summary. *out_whole says that it has all of them. */
+/* Checks the events, and adds them to the summary. Sets *out_whole to true if the summary has all of them. */
 static mt_status check_events(struct verify *verify, const struct stored_run *run, struct mt_summary *summary,
                               bool *out_whole)
 {
@@ -160,7 +161,7 @@ static mt_status add_key(struct verify *verify, const char *table, struct mt_tex
     return status;
 }
 
-/* Makes an empty temporary table with the columns and the key of the table that it stands beside. */
+/* Creates an empty temporary table with the columns and the key of the trace's table. */
 static mt_status make_table(struct verify *verify, const char *table)
 {
     struct mt_text key = {0}, sql = {0};
@@ -176,7 +177,7 @@ static mt_status make_table(struct verify *verify, const char *table)
     return status;
 }
 
-/* Counts the rows of a run that were derived, and those that are in one of the two tables only. */
+/* Counts the derived rows of a run, and the rows that are in only one of the two tables. */
 static mt_status compare_table(struct verify *verify, int64_t run, const char *table, int64_t *rows, int64_t *unlike)
 {
     struct mt_text sql = {0};
@@ -221,7 +222,7 @@ static mt_status check_summaries(struct verify *verify, const struct stored_run 
     return MT_OK;
 }
 
-/* Older programs derived less, so their summaries are not compared. A run that goes on has none yet. */
+/* Older programs derived less, so their summaries are not compared. A run that has not ended has none yet. */
 static mt_status check_run(struct verify *verify, const struct stored_run *run, bool is_of_now)
 {
     struct mt_summary *summary = mt_summary_create(run->first_event);
@@ -235,7 +236,7 @@ static mt_status check_run(struct verify *verify, const struct stored_run *run, 
     return status;
 }
 
-/* Reads the first run behind `after`; *out_found is false if there is none. In a damaged tree the row behind
+/* Reads the first run after `after`; *out_found is false if there is none. In a damaged tree the row after
  * the last may be the first. */
 static mt_status next_run(struct verify *verify, int64_t after, struct stored_run *out, bool *out_found)
 {
@@ -278,7 +279,7 @@ static mt_status check_runs(struct verify *verify)
     return status;
 }
 
-/* Checks the runs while a thread checks the file, unless there is none: then the file first. */
+/* Checks the runs while a thread checks the file. Without a thread, checks the file first. */
 mt_status mt_verify_trace(struct mt_database *database, const struct mt_verify_visitor *visitor)
 {
     struct mt_verify_rows file = {0}, runs = {0};

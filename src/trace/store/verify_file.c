@@ -41,7 +41,7 @@ static mt_status check_trees(struct mt_database *database, struct mt_verify_rows
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, database, "SELECT integrity_check FROM pragma_integrity_check(?1)", MT_BIND_INTEGER(1)) {
         const char *text = mt_statement_text(row, 0);
-        const char *line = text != NULL ? strrchr(text, '\n') : NULL; /* the first line says which database it is */
+        const char *line = text != NULL ? strrchr(text, '\n') : NULL; /* the first line names the database */
         is_whole = text != NULL && strcmp(text, "ok") == 0;
         if (is_whole)
             mt_text_add(&found, "SQLite's integrity check finds nothing");
@@ -82,8 +82,8 @@ static void *check_on_thread(void *context)
     return NULL;
 }
 
-/* True if another connection to the file sees what this one does. The copy of a trace that was recovered has no name, and
- * to a run in progress are derived rows that are in no file. */
+/* True if another connection to the file sees the same data. The copy of a recovered trace has no name, and
+ * a run in progress has derived rows that are not in the file. */
 static bool is_in_file(struct mt_database *database)
 {
     sqlite3 *handle = mt_database_handle(database);
@@ -108,7 +108,7 @@ struct mt_verify_file *mt_verify_file_begin(struct mt_database *database)
     return NULL;
 }
 
-/* True if the name of the file is another's by now. */
+/* True if another file has the name now. */
 static bool has_moved(struct mt_database *database)
 {
     int moved = 0;

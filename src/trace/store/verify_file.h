@@ -1,5 +1,5 @@
-/* The checks of verify.h that are about the file: its pages, and SQLite's trees. They read every page, as the checks of runs
- * do, and take a third of the time. So a thread makes them on a connection of its own while the runs are checked. */
+/* The checks of verify.h that concern the file: its pages, and SQLite's trees. They read every page, like the checks of
+ * runs, and take a third of the time. So a thread makes them on a separate connection while the runs are checked. */
 #pragma once
 
 #include "trace/store/connection.h"
@@ -13,6 +13,6 @@ mt_status mt_verify_file(struct mt_database *database, struct mt_verify_rows *ou
 struct mt_verify_file;
 struct mt_verify_file *mt_verify_file_begin(struct mt_database *database);
 
-/* Waits for the thread, and frees `file`. If another file has got the name, or the thread has failed, checks the file here;
- * fails as mt_verify_file. `database` is the one of begin. */
+/* Waits for the thread, and frees `file`. If another file has the name now, or the thread has failed, checks the file
+ * here; fails as mt_verify_file. `database` is the one given to begin. */
 mt_status mt_verify_file_end(struct mt_verify_file *file, struct mt_database *database, struct mt_verify_rows *out);

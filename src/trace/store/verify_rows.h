@@ -1,4 +1,4 @@
-/* The outcomes of verify.h, collected and told. */
+/* The outcomes of verify.h, collected and reported. */
 #pragma once
 
 #include "base/text.h"
@@ -10,7 +10,7 @@ struct mt_verify_row {
     int64_t run;      /* 0: of the file */
     const char *what; /* pages, database, events, end, summaries */
     mt_verify_result result;
-    const char *found; /* in words; borrowed for the call */
+    const char *found; /* a text; borrowed for the call */
 };
 
 struct mt_verify_visitor {
@@ -18,17 +18,17 @@ struct mt_verify_visitor {
     void (*row)(void *context, const struct mt_verify_row *row);
 };
 
-/* Checks in the order in which they are told. All zero: none. */
+/* Checks in the order in which they are reported. All zero: none. */
 struct mt_verify_rows {
-    struct mt_verify_row *rows; /* with words of their own */
+    struct mt_verify_row *rows; /* owns their texts */
     size_t count;
 };
 
-/* Adds a check. Takes the words, which are empty afterwards. */
+/* Adds a check. Takes the text, which is empty afterwards. */
 void mt_verify_rows_add(struct mt_verify_rows *rows, int64_t run, const char *what, mt_verify_result result,
                         struct mt_text *found);
 
-/* Adds a check that found damage, in the words of the last failure. Returns any other failure than MT_BAD_TRACE. */
+/* Adds a check that found damage, with the text of the last failure. Returns failures other than MT_BAD_TRACE. */
 mt_status mt_verify_rows_add_failure(struct mt_verify_rows *rows, int64_t run, const char *what, mt_status status);
 
 void mt_verify_rows_tell(const struct mt_verify_rows *rows, const struct mt_verify_visitor *visitor);

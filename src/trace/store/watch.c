@@ -31,7 +31,7 @@ struct mt_watch *mt_watch_create(const char *path, int64_t after)
     return watch;
 }
 
-/* Forgets the run that was watched. */
+/* Forgets the watched run. */
 static void release_run(struct mt_watch *watch)
 {
     mt_summary_destroy(watch->summary);
@@ -115,7 +115,7 @@ static char *copy_text(const struct mt_statement *row, int column)
     return text != NULL ? mt_host_strdup(text) : NULL;
 }
 
-/* Begins to watch the run of the row. */
+/* Begins to watch the row's run. */
 static void begin_run(struct mt_watch *watch, const struct mt_statement *row)
 {
     release_run(watch);
@@ -168,7 +168,7 @@ static void list_parts(struct mt_watch *watch)
                  mt_summary_role_bytes(watch->summary, (mt_role)i));
 }
 
-/* Adds up what the holders of each kind have. */
+/* Adds up the bytes of the holders of each kind. */
 static mt_status read_outside(struct mt_watch *watch, struct mt_database *database)
 {
     struct mt_watched *watched = &watch->watched;
@@ -200,7 +200,7 @@ static mt_status read_run(struct mt_watch *watch, struct mt_database *database)
     return read_outside(watch, database);
 }
 
-/* True if a process writes the trace: the state of a run whose process was killed stays "running". */
+/* True if a process is writing the trace. The state of a run whose process was killed stays "running". */
 static bool is_written(const char *path)
 {
     struct mt_ring *ring = NULL;
@@ -221,7 +221,7 @@ static mt_status read_trace(struct mt_watch *watch, struct mt_database *database
     return status;
 }
 
-/* Opens the trace; *out is NULL if it is not there yet, or is being made. */
+/* Opens the trace; *out is NULL if it does not exist yet, or is being created. */
 static mt_status open_trace(const struct mt_watch *watch, struct mt_database **out)
 {
     struct stat file;

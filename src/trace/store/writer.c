@@ -15,7 +15,7 @@
 enum {
     STORE_RECORDS = 1 << 14, /* between looks at the clock */
     PREFAULT_RECORDS = 1 << 14,
-    AHEAD_RECORDS = 1 << 16, /* at least those, from the head on, are prefaulted */
+    AHEAD_RECORDS = 1 << 16, /* at least this many, from the head on, are prefaulted */
     COMMIT_NS = 100 * 1000 * 1000,
     POLL_NS = 2 * 1000 * 1000,
     SECOND_NS = 1000 * 1000 * 1000,
@@ -67,7 +67,7 @@ static mt_status commit(struct mt_writer *writer)
     return MT_OK;
 }
 
-/* True if the open transaction should end: it is old, or large, or waited for, or the last. */
+/* True if the open transaction should end: it is old, or large, or awaited, or the last. */
 static bool commit_is_due(const struct mt_writer *writer, uint64_t head)
 {
     uint64_t position = mt_intake_position(writer->intake), committed = tail(writer);
@@ -106,8 +106,8 @@ static void sleep_a_little(struct mt_writer *writer)
     mt_mutex_give(&writer->lock);
 }
 
-/* Uses a moment without records: faults in the ring's next pages, or sleeps. Each lap does so again, because the kernel
- * protects a page that it has written to the disk, and the next store to it takes 2 µs. */
+/* Uses a moment without records: faults in the ring's next pages, or sleeps. This is repeated on each lap, because the
+ * kernel write-protects a page that it has written to the disk, and the next store to it takes 2 µs. */
 static void idle(struct mt_writer *writer, uint64_t head)
 {
     if (writer->prefaulted < head) /* the producer was faster */
@@ -120,7 +120,7 @@ static void idle(struct mt_writer *writer, uint64_t head)
     sleep_a_little(writer);
 }
 
-/* Stores and commits once. False if everything is committed and no more will come, or after a failure. */
+/* Stores and commits once. Returns false if everything is committed and no more will come, or after a failure. */
 static bool work(struct mt_writer *writer, mt_status *status)
 {
     bool stopping = atomic_load(&writer->stopping);
@@ -171,7 +171,7 @@ static void destroy(struct mt_writer *writer)
     free(writer);
 }
 
-/* Starts the thread with all signals blocked: those of the process are for the threads of the program. */
+/* Starts the thread with all signals blocked, so that the program's threads handle the process's signals. */
 static int start_thread(struct mt_writer *writer)
 {
     sigset_t all, before;

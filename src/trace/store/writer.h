@@ -1,7 +1,8 @@
 /* The thread that drains the ring into the database.
  *
- * It polls, so that the producer has to wake it only when it waits itself. One transaction takes the records of 100 ms, or
- * fewer if somebody waits for room or for a flush. The first failure ends the thread; the producer then no longer waits. */
+ * It polls, so that the producer has to wake it only when the producer itself waits. One transaction has the records of
+ * 100 ms, or fewer if the producer waits for room or for a flush. The first failure ends the thread; the producer then
+ * no longer waits. */
 #pragma once
 
 #include "trace/store/intake.h"
@@ -9,7 +10,7 @@
 
 struct mt_writer;
 
-/* Starts the thread. Borrows both until stop. */
+/* Starts the thread. Borrows its arguments until stop. */
 mt_status mt_writer_start(struct mt_ring *ring, struct mt_intake *intake, struct mt_writer **out);
 
 /* Producer: waits until everything below `position` is committed. Returns the writer's failure if it has failed. */
