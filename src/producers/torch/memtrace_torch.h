@@ -215,8 +215,8 @@ void memtrace_torch_measure(const char *name, double value);
 
 /* Stores a caveat in all traces: a fact that makes the figures of the run incomplete or uncertain. It replaces an
  * earlier caveat with the same kind, name and place, so a total can be sent again. Kinds are "shortened", "not_run",
- * "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager" and "other_card" (trace/store/caveat.h);
- * another kind is ignored. Negative numbers, NAN, a NULL file and line 0 mean "unknown". */
+ * "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager", "other_card" and "not_updated"
+ * (trace/store/caveat.h); another kind is ignored. Negative numbers, NAN, a NULL file and line 0 mean "unknown". */
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value);
 
@@ -243,8 +243,8 @@ uint64_t memtrace_torch_live(void);
 /* Returns the bytes that a forked child has freed. These frees do not affect the parent or its traces. */
 uint64_t memtrace_torch_freed_in_child(void);
 
-/* Stores in all traces why the run ended: "program", "settled", "steps", "time limit", "signal", "error", "out of memory",
- * "growth", "values" or "caught". The last reason counts; another word is ignored. */
+/* Stores in all traces why the run ended: "program", "settled", "unsettled", "steps", "time limit", "signal", "error",
+ * "out of memory", "growth", "values" or "caught". The last reason counts; another word is ignored. */
 void memtrace_torch_ended_by(const char *why);
 
 /* ---- hooks that run in C, called with Python's lock held ---- */
