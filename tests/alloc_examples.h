@@ -1,4 +1,4 @@
-/* For the allocator by example (alloc_rig.h): requests that are met, and what was told of them. */
+/* For tests of the allocator by example (alloc_rig.h): requests that succeed, and checks of their events. */
 #pragma once
 
 #include "alloc_rig.h"

@@ -1,4 +1,4 @@
-/* PyTorch's rules once more, as plainly as they can be written: arrays and linear searches. What the policy torch does is
+/* PyTorch's rules again, as simply as possible: arrays and linear searches. The policy `torch` is
  * compared with this, block by block. Without max_split and gc_threshold. */
 #pragma once
 
@@ -53,7 +53,7 @@ static inline void model_set_places(struct alloc_model *model, int first, uint64
         model->is_place_free[first + i] = is_free;
 }
 
-/* Adds a chunk below all others, the first `bytes` of which are free. Returns its first page. */
+/* Adds a chunk below all others; its first `bytes` are free. Returns its first page. */
 static inline int model_add_chunk(struct alloc_model *model, uint64_t bytes, uint64_t free_bytes)
 {
     model->chunk_pages += (int)(model_ceil(bytes, 32 << 20) / MODEL_PAGE_BYTES);
@@ -136,7 +136,7 @@ static inline struct model_piece *model_map(struct alloc_model *model, unsigned 
     return piece;
 }
 
-/* Takes a piece for a request, and copies it to `out`. False if there is no memory for it. */
+/* Allocates a piece for a request, and copies it to `out`. False if there is no memory for it. */
 static inline bool model_take(struct alloc_model *model, unsigned stream, uint64_t bytes, struct model_piece *out)
 {
     bytes = model_round(model, bytes);
@@ -163,7 +163,7 @@ static inline struct model_piece *model_find(struct alloc_model *model, uint32_t
     return NULL;
 }
 
-/* Joins `piece` with the free piece behind it, if there is one. */
+/* Joins `piece` with the free piece after it, if there is one. */
 static inline void model_join(struct alloc_model *model, struct model_piece piece)
 {
     struct model_piece *behind = model_find(model, piece.birth, piece.offset + piece.bytes);

@@ -1,6 +1,5 @@
-/* Kernels of a card compared with the same ops on the CPU, their twins. Both get the same buffers, guards and gaps
- * included, and the buffers of the card are read back and compared. Nothing but the output's elements may have
- * changed. */
+/* Compares kernels of a card with the same ops on the CPU, their twins. Both get the same buffers, including guards and
+ * gaps. The buffers of the card are read back and compared. Only the output's elements may have changed. */
 #pragma once
 
 #include "gpu.h"
@@ -18,7 +17,7 @@ enum { CARD_ALIGNMENT = 256 };
 #define CARD_ARENA_BYTES ((uint64_t)1 << 30)
 #define CARD_WORKSPACE_BYTES ((uint64_t)32 << 20)
 
-/* The card, with one piece of memory for the views of a call, and behind it the workspace of products. */
+/* The card, with one piece of memory for the views of a call, followed by the workspace of products. */
 static struct card {
     struct mt_device *device;
     mt_addr memory;
@@ -120,7 +119,7 @@ static inline bool is_near(double got, double expected, mt_dtype dtype, struct s
         return true;
     bool is_whole = dtype == MT_I64 || dtype == MT_U8;
     double allowed = slack.relative * fabs(expected) + slack.size;
-    /* A number just beside a whole one may be cut to it or to its neighbour. */
+    /* A number very close to an integer may be truncated to that integer or to its neighbour. */
     return fabs(got - expected) <= (is_whole && allowed > 0 ? fmax(allowed, 1) : allowed);
 }
 

@@ -1,4 +1,4 @@
-/* Reads CSV by RFC 4180 and no further: for tests of what writes it. */
+/* Reads CSV exactly as RFC 4180 defines it, for tests of CSV writers. */
 #pragma once
 
 #include <setjmp.h>
@@ -13,14 +13,14 @@
 
 enum { MOST_COLUMNS = 32 };
 
-/* A CSV file under reading: cut into fields in place. */
+/* The state of reading a CSV file, which is cut into fields in place. */
 struct csv {
     char *text, *rest;
     const char *titles[MOST_COLUMNS], *fields[MOST_COLUMNS];
     size_t column_count;
 };
 
-/* Cuts one field off; *out_after is what followed it. RFC 4180. */
+/* Cuts off one field; *out_after is the character after it. RFC 4180. */
 static inline const char *csv_field(struct csv *csv, char *out_after)
 {
     char *field = csv->rest, *to = field, *from = field;

@@ -1,5 +1,5 @@
-/* The state of an allocator, derived from nothing but its events; any event that does not follow from the ones before
- * it is counted as a contradiction. */
+/* The state of an allocator, derived only from its events. An event that does not follow from the ones before
+ * is counted as a contradiction. */
 #pragma once
 
 #include "base/event.h"
@@ -21,8 +21,8 @@ struct shadow_segment {
     mt_stream stream;
 };
 
-/* Invariants: the parts do not overlap; reserved_bytes is the sum of theirs, and segment_count counts the segments that
- * have one. */
+/* Invariants: the parts do not overlap; reserved_bytes is the sum of their bytes, and segment_count counts the segments
+ * that have one. */
 struct shadow {
     struct shadow_segment segments[SHADOW_MOST_SEGMENTS]; /* by birth */
     struct shadow_part parts[SHADOW_MOST_PARTS];
@@ -45,7 +45,7 @@ static inline struct shadow_segment *shadow_segment_of(struct shadow *shadow, co
     return &shadow->segments[event->segment % SHADOW_MOST_SEGMENTS];
 }
 
-/* Returns the bytes of the part that lie in the event's range. */
+/* Returns the bytes of the part that are in the event's range. */
 static inline uint64_t shadow_overlap(const struct shadow_part *part, const struct mt_event *event)
 {
     uint64_t begin = event->offset > part->begin ? event->offset : part->begin;
@@ -69,7 +69,7 @@ static inline void shadow_add_part(struct shadow *shadow, struct shadow_part par
         shadow->parts[shadow->part_count++] = part;
 }
 
-/* The first event of a number begins the segment, the next number being that of the segment that began last, plus 1. */
+/* The first event with a number begins that segment. The next number is 1 more than the number of the last segment. */
 static inline void shadow_begin_segment(struct shadow *shadow, const struct mt_event *event)
 {
     if (event->segment < shadow->births)
@@ -95,7 +95,7 @@ static inline void shadow_map(struct shadow *shadow, const struct mt_event *even
     shadow->reserved_bytes += event->block_bytes;
 }
 
-/* Takes the bytes out of the parts, which may leave two of one. */
+/* Removes the bytes from the parts, which may split one into two. */
 static inline void shadow_cut(struct shadow *shadow, const struct mt_event *event)
 {
     for (int i = shadow->part_count; i-- > 0;) {

@@ -1,5 +1,5 @@
-/* Runs for tests of exports: of the model, one that ran out of memory, one with all that a trace may hold, and one of
- * nothing; each a trace, exported in every format beside it. */
+/* Runs for tests of exports: of the model, one that ran out of memory, one with everything that a trace may contain,
+ * and an empty one. Each is a trace, exported in every format into the same folder. */
 #pragma once
 
 #include "program.h"
@@ -36,7 +36,7 @@ static inline void run_kernel(struct synthetic *run, uint64_t start_ns, uint64_t
                                                               .stream = stream});
 }
 
-/* Gives the newest live block another label, and takes one with a call stack, from a span that is not its label's. */
+/* Relabels the newest live block, and allocates one with a call stack, from a span that is not its label's. */
 static inline void label_oddly(struct synthetic *run, mt_span_id span)
 {
     const struct mt_sink *sink = run->sink;
@@ -58,8 +58,8 @@ static inline void label_oddly(struct synthetic *run, mt_span_id span)
                                           .stack = mt_sink_stack(sink, mt_sink_stack(sink, 0, &outer), &inner)});
 }
 
-/* Spans that do not end in order, or not at all, a step within a step, a refusal, kernels that overlap, blocks that
- * live on, segments that grow, call stacks, labels that change. */
+/* Spans that do not end in order, or not at all, a step inside a step, a refusal, kernels that overlap, blocks that
+ * are never freed, segments that grow, call stacks, labels that change. */
 static inline void make_odd_trace(void)
 {
     struct synthetic run;
@@ -91,7 +91,7 @@ static inline void make_odd_trace(void)
     assert_int_equal(synthetic_close(&run), MT_OK);
 }
 
-/* The state is that of leave_folder. */
+/* The state is for leave_folder. */
 static inline int set_up(void **state)
 {
     struct synthetic run;
@@ -137,7 +137,7 @@ static inline sqlite3 *open_database(const char *path)
     return database;
 }
 
-/* A statement of one number. */
+/* Runs a statement that returns one number. */
 static inline int64_t number_of(const char *path, const char *sql)
 {
     sqlite3 *database = open_database(path);

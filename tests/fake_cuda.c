@@ -1,36 +1,36 @@
 /* A CUDA program without CUDA, for tests of `memtrace record`: plays the driver, CUPTI and the program. It loads the
- * library that CUDA_INJECTION64_PATH names, as the driver does, and does what its arguments say, one after another:
+ * library in CUDA_INJECTION64_PATH, as the driver does, and executes its arguments, one after another:
  *
  *   take N BYTES, give N      cudaMalloc and cudaFree; N stands for an address
  *   pool N BYTES, unpool N    cudaMallocAsync and cudaFreeAsync, by the runtime alone
- *   streams                   cudaMallocAsync in the default stream, by two names of it, in that of the thread, by two
- *                             names, and in that of another thread
+ *   streams                   cudaMallocAsync in the default stream, by its two names, in the per-thread stream, by
+ *                             its two names, and in another thread's
  *   managed N BYTES           cudaMallocManaged
  *   make H BYTES, drop H      cuMemCreate and cuMemRelease
- *   static N BYTES            memory that only a record tells of
+ *   static N BYTES            memory that only a record reports
  *   refuse BYTES              a cudaMalloc that fails
  *   push NAME, pop            ranges of NVTX
  *   push-in D NAME, pop-in D  ranges of a domain, by any number
  *   names                     a block in a range of each kind of name: ASCII, wide, an attribute of either kind, a
- *                             registered string, one that is not known, and none
+ *                             registered string, an unknown one, and none
  *   launch NAME               a kernel
  *   lose COUNT                records that CUPTI drops
- *   storm COUNT               so many threads that take, give, launch and push at once, while another has CUPTI hand
- *                             over kernels; says how many those were
- *   toil COUNT                so many threads that do the same until the process ends
- *   haunt                     a thread that is in ranges when it ends, and in one more while it does
- *   hears                     says whether CUPTI was asked to call back at launches
- *   uses                      says whether CUPTI is in use
+ *   storm COUNT               this many threads that take, give, launch and push at once, while another makes CUPTI
+ *                             deliver kernels; prints their number
+ *   toil COUNT                this many threads that do the same until the process ends
+ *   haunt                     a thread that is in ranges when it ends, and enters another while it does
+ *   hears                     prints whether CUPTI has callbacks for launches
+ *   uses                      prints whether CUPTI is in use
  *   fork                      a child that exits at once
- *   linger MS                 a child that exits so much later
+ *   linger MS                 a child that exits after this time
  *   await SIGNAL              blocks the signal, sends it to its own process, and waits for it
  *   say WORDS, sleep MS, exit CODE, leave CODE (without exit's handlers), die SIGNAL, count-interrupts MS
  *
- * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
- * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the
- * driver; FAKE_TITLE: the program shows a title where its environment was, before it makes a context. FAKE_DRIVER names
- * fake_driver.c's library: the driver has functions that can be asked. FAKE_TORCH: the program has a library that watches
- * PyTorch, which says what it is told. */
+ * If these variables are set, CUPTI has the version FAKE_CUPTI_VERSION, is in use by FAKE_CUPTI_USER, and refuses
+ * FAKE_CUPTI_REFUSES, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program uses NVTX before the driver;
+ * FAKE_TITLE: the program overwrites its environment with a title, before it creates a context. FAKE_DRIVER names
+ * fake_driver.c's library: the driver has functions for queries. FAKE_TORCH: the program has a library that watches
+ * PyTorch and prints what is reported to it. */
 #include "fake_cupti.h"
 
 #include <dlfcn.h>
@@ -46,7 +46,7 @@
 #include <unistd.h>
 
 static _Atomic uint32_t given_out;         /* numbers of calls */
-static _Thread_local uint32_t call_number; /* that this thread is in */
+static _Thread_local uint32_t call_number; /* of this thread's current call */
 
 static void begin_call(void)
 {
@@ -89,7 +89,7 @@ static void record_memory(CUpti_ActivityMemoryKind kind, uint64_t address, uint6
     fake_cupti_remember(fake_cupti.records_memory, &record, sizeof record);
 }
 
-/* The runtime calls the driver, as the real one does, and an activity record reports the same. */
+/* The runtime calls the driver, like the real one, and an activity record reports the same. */
 static void take(uint64_t address, uint64_t bytes, int result)
 {
     void *pointer = NULL;
@@ -197,8 +197,8 @@ static void *find_injected(const char *variable, const char *function)
     return found;
 }
 
-/* Loads NVTX's injection, as NVTX does at its first use. CUPTI is told of ranges only if the library allows it: here
- * the program has CUPTI's functions, so the library finds none of that name in CUPTI. */
+/* Loads NVTX's injection, as NVTX does at its first use. CUPTI receives ranges only if the library allows it: here
+ * the program has CUPTI's functions, so the library does not find that function in CUPTI. */
 static bool is_nvtx_heard(void)
 {
     static bool is_done, is_heard;
@@ -281,7 +281,7 @@ static void set_cupti_up(void)
     fake_cupti.now_ns = 1000000;
 }
 
-/* Writes over the environment, as programs do that show a title. */
+/* Overwrites the environment, like programs that show a title. */
 static void show_title(void)
 {
     for (char **variable = environ; *variable != NULL; variable++) {
@@ -511,7 +511,7 @@ static void leave_child(int ms)
     exit(0);
 }
 
-/* Does a command that takes or gives memory. Returns its number of words; 0 if it is another command. */
+/* Executes a command that takes or gives memory. Returns its number of words; 0 if it is another command. */
 static int act_on_memory(const char *word, const char *first, uint64_t bytes)
 {
     if (strcmp(word, "take") == 0)
@@ -554,7 +554,7 @@ static int act_on_ranges(char **words)
     return 0;
 }
 
-/* Does any command. Returns its number of words. */
+/* Executes any command. Returns its number of words. */
 static int act(char **words)
 {
     const char *word = words[0], *first = words[1] != NULL ? words[1] : "0";

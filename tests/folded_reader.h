@@ -1,4 +1,4 @@
-/* Reads folded stacks, of one column or two: for tests of what writes them. */
+/* Reads folded stacks, with one or two columns, for tests of their writers. */
 #pragma once
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 enum { LINE_BYTES = 4096 };
 
-/* A line of folded stacks, cut at its columns. */
+/* A line of folded stacks, split into its columns. */
 struct line {
     char stack[LINE_BYTES];
     uint64_t bytes[2];
@@ -30,7 +30,7 @@ static inline uint64_t cut_column(char *line)
     return strtoull(blank + 1, NULL, 10);
 }
 
-/* The next line of *text; false at the end. */
+/* Returns the next line of *text; false at the end. */
 static inline bool next_line(char **text, int columns, struct line *out)
 {
     size_t length = strcspn(*text, "\n");

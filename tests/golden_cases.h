@@ -1,6 +1,6 @@
 /* The cases of the golden file, which PyTorch computed from the model's formulas. A case has its settings, its
- * losses, and the norm and the first elements of tensors. Cases that a GPU computed have a GPU's tolerance; those of
- * autocast round to bf16 at every product, in another order of summation. */
+ * losses, and the norm and the first elements of tensors. Cases that a GPU computed have a GPU's tolerance; autocast
+ * cases round to bf16 at every product, in another order of summation. */
 #pragma once
 
 #include "producers/model/training.h"

@@ -1,4 +1,4 @@
-/* For tests that need a card: they end with SKIPPED, which CTest reports as such, where there is none. */
+/* For tests that need a card. Without one they end with SKIPPED, which CTest reports as skipped. */
 #pragma once
 
 #include "device/device.h"
@@ -10,7 +10,7 @@
 enum { SKIPPED = 77 };
 
 /* True if there is a card; otherwise prints the reason. A card that can't be opened for another reason counts as
- * there: the test that opens it fails. */
+ * present: the test that opens it fails. */
 static inline bool gpu_is_there(void)
 {
     struct mt_device *device;
@@ -24,7 +24,7 @@ static inline bool gpu_is_there(void)
     return true;
 }
 
-/* Sets the device to the first argument of the program, if there is one. False if it is a card that is not there. */
+/* Sets the device to the first argument of the program, if there is one. False if it is a card that is not present. */
 static inline bool take_device(int count, char **arguments, const char **device)
 {
     if (count > 1)
@@ -32,7 +32,7 @@ static inline bool take_device(int count, char **arguments, const char **device)
     return strcmp(*device, "cuda") != 0 || gpu_is_there();
 }
 
-/* True if the device has what fp8 needs, or can't be opened, which the tests then tell; otherwise prints the reason. */
+/* True if the device supports fp8, or can't be opened, which the tests then report; otherwise prints the reason. */
 static inline bool takes_fp8(const char *spelling)
 {
     struct mt_device *device;

@@ -1,5 +1,5 @@
-/* For tests of ops that take one pass, of any device's table: tensors between guards, which may not change, on the
- * device that the test was given (`test_device`). What is written begins as noise. */
+/* For tests of one-pass ops in any device's table: tensors between guards, which must not change, on the
+ * test's device (`test_device`). Outputs contain noise at first. */
 #pragma once
 
 #include "producers/model/training.h"
@@ -23,7 +23,7 @@ static struct bench {
 
 #define ARENA_BYTES ((uint64_t)512 << 20)
 
-/* A contiguous tensor on the device: what was put there, and what should be there afterwards. */
+/* A contiguous tensor on the device: its initial and its expected values. */
 struct buffer {
     const char *name;
     mt_dtype dtype;
@@ -99,7 +99,7 @@ static inline struct mtk_view view_of(const struct buffer *b)
 }
 
 /* True if `got` differs from `expected` by no more than rounding allows. The tolerance grows with the size of
- * `expected`, and with `size`, that of the numbers it was computed from. */
+ * `expected`, and with `size`, the size of the numbers it was computed from. */
 static inline bool is_near(double got, double expected, mt_dtype dtype, double size)
 {
     double unit = dtype == MT_F64 ? 1e-13 : 4e-6;
@@ -122,7 +122,7 @@ static inline void expect_guards(const struct buffer *b, const unsigned char *ra
     expect_noise(b, raw, past, guarded_bytes(b));
 }
 
-/* Compares what is there with what is expected, and ends the buffer. */
+/* Compares the tensor with its expected values, and frees the buffer. */
 static inline void expect(struct buffer *b, double size)
 {
     unsigned char *raw = mt_host_alloc(guarded_bytes(b));
@@ -145,7 +145,7 @@ static inline void done(mt_status status)
         fail_msg("%s", mt_last_error());
 }
 
-/* Few and many rows, narrow and wide. Many wide ones take the longest and show what either does: they are rare. */
+/* Few and many rows, narrow and wide. Many wide rows take the longest and show nothing else, so they are rare. */
 static inline void roll_sizes(struct dice *dice, int64_t *out_rows, int64_t *out_columns)
 {
     static const int64_t rows[] = {1, 2, 7, 40, 300, 531}, columns[] = {1, 3, 4, 31, 64, 100, 768, 1024, 1030, 2560};

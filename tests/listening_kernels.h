@@ -1,10 +1,10 @@
-/* Kernels that compute nothing, and tell a test of each launch: the views that an op was called with, and the queue of
- * the device that it was launched on. They derive from MTK_OPS, so that a new op is listened to as well. */
+/* Kernels that compute nothing, and report each launch to a test: the views of the op, and the device's queue
+ * of the launch. They are derived from MTK_OPS, so that new ops are included. */
 #pragma once
 
 #include "kernels/kernels.h"
 
-/* The queue that a device gives such kernels. `launch` receives the views of an op, of which NULL are absent, and a
+/* The queue of a device for such kernels. `launch` receives the views of an op (NULL if absent) and a
  * number that differs between ops. It returns the outcome of the op. */
 struct listening_queue {
     mt_status (*launch)(struct listening_queue *queue, uint64_t op, const struct mtk_view *const *views, int count);

@@ -1,9 +1,9 @@
-/* What an import of PyTorch's must know of a training step: the module of activations, and a kind for every block. */
+/* Requirements for an import of a PyTorch training step: the module of activations, and a category for every block. */
 #pragma once
 
 #include "recorder_fixture.h"
 
-/* Expects 95 % of the bytes that activations of a run took to lie in spans of a module's forward. */
+/* Expects that 95 % of a run's activation bytes are in spans of a module's forward. */
 static inline void expect_activations_in_modules(const char *trace, int run)
 {
     char sql[512];
@@ -19,7 +19,7 @@ static inline void expect_activations_in_modules(const char *trace, int run)
         fail_msg("run %d: %lld %% of activations lie in modules", run, (long long)percent);
 }
 
-/* Expects at most 1 % of the peak to be of no category. */
+/* Expects that at most 1 % of the peak has no category. */
 static inline void expect_hardly_any_other(const char *trace, int run)
 {
     char sql[256];

@@ -1,4 +1,4 @@
-/* Reads a profile of pprof, to the letter of its description and no further: for tests of what writes one.
+/* Reads a pprof profile strictly by its description, for tests of its writers.
  * https://github.com/google/pprof/blob/main/proto/profile.proto */
 #pragma once
 
@@ -37,7 +37,7 @@ struct profile_entry {
     uint64_t id, refers_to;
 };
 
-/* A profile as it was read, its numbers not looked up yet. */
+/* A profile as read; its numbers are not looked up yet. */
 struct profile {
     struct profile_sample *samples;
     struct profile_entry *locations, *functions;
@@ -62,7 +62,7 @@ static inline uint64_t wire_varint(struct wire *wire)
     return 0;
 }
 
-/* The next field; false at the end. */
+/* Reads the next field; false at the end. */
 static inline bool wire_next(struct wire *wire, struct wire_field *out)
 {
     if (wire->at == wire->end)
@@ -81,7 +81,7 @@ static inline bool wire_next(struct wire *wire, struct wire_field *out)
     return true;
 }
 
-/* The field of that number in a message of numbers; 0 if it is not there. */
+/* Returns the field with a number in a message of numbers; 0 if it is absent. */
 static inline uint64_t wire_find(struct wire message, int number)
 {
     struct wire_field field;
@@ -215,7 +215,7 @@ static inline const char *profile_string(const struct profile *profile, uint64_t
     return profile->strings[number];
 }
 
-/* The one entry of that id. */
+/* Returns the only entry with an id. */
 static inline uint64_t profile_find(const struct profile_entry *entries, size_t count, uint64_t id)
 {
     size_t found = count;
@@ -230,7 +230,7 @@ static inline uint64_t profile_find(const struct profile_entry *entries, size_t 
     return entries[found].refers_to;
 }
 
-/* The name of a sample's frame, 0 being the innermost. */
+/* Returns the name of a sample's frame, 0 being the innermost. */
 static inline const char *profile_frame(const struct profile *profile, const struct profile_sample *sample,
                                         size_t frame)
 {
@@ -238,7 +238,7 @@ static inline const char *profile_frame(const struct profile *profile, const str
     return profile_string(profile, profile_find(profile->functions, profile->function_count, function));
 }
 
-/* Returns the text of a sample's label, or NULL if the sample has no label of that key. */
+/* Returns the text of a sample's label, or NULL if the sample has no label with that key. */
 static inline const char *profile_label(const struct profile *profile, const struct profile_sample *sample,
                                         const char *key)
 {

@@ -1,7 +1,7 @@
 /* Writes a trace whose names look like markup, quotes and worse, for the tests of the timeline page: strange_trace FILE
  *
- * What a recorder would cut short (names of 10,000 letters) or could not be told (a category of nobody's) is put in
- * afterwards, as whoever sends a trace could. */
+ * A recorder would truncate names of 10,000 letters and refuse an unknown category. These are inserted
+ * afterwards, as the sender of a trace could do. */
 #include "trace/store/recorder.h"
 
 #include <sqlite3.h>
@@ -66,7 +66,7 @@ static mt_status record(const char *path)
     return mt_recorder_close(recorder, MT_RUN_DONE);
 }
 
-/* Returns whether it could. */
+/* Returns whether it succeeded. */
 static bool make_stranger(const char *path)
 {
     static char long_name[LONG_NAME + 1];

@@ -1,4 +1,4 @@
-/* Ranges of NVTX, by thread of a recorded program: its blocks and kernels belong to them, and they are events that
+/* Ranges of NVTX, by thread of a recorded program. Its blocks and kernels belong to them, and they are events that
  * nest. */
 #include "account_fixture.h"
 #include "seed.h"
@@ -17,7 +17,7 @@ static void leave(struct mt_account_thread *thread, uint64_t domain)
     mt_account_leave(account, thread, domain, now_ns++);
 }
 
-/* Returns the path of a block that the thread takes now. */
+/* Returns the path of a block that the thread allocates now. */
 static const char *path_of(const struct mt_account_thread *thread)
 {
     const struct mt_memory_call call = call_of(MT_MEMORY_DEVICE, MIB, 10);
@@ -46,7 +46,7 @@ static void a_block_belongs_to_the_ranges_of_its_thread(void **state)
     assert_int_equal(last_label()->span, 0);
 }
 
-/* Events are those of one thread, so that they nest, whatever another thread does in between. */
+/* Only one thread's ranges are events, so that they nest, whatever another thread does in between. */
 static void ranges_are_events_of_one_thread(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void ranges_are_events_of_one_thread(void **state)
     assert_int_equal(recording.events[0].span, recording.events[1].span);
 }
 
-/* Later events would be part of these ranges otherwise, and of their step. */
+/* Otherwise later events would be part of these ranges, and of their step. */
 static void a_thread_that_ends_within_its_ranges_ends_them(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Advice: each pattern in a run that was written by hand for it. Random runs are in test_advice_random.c. */
+/* Advice: each pattern in a hand-written run. Random runs are in test_advice_random.c. */
 #include "advised_story.h"
 
 /* The story wastes one block of a pattern, and nothing else of it. Ends the story. */
@@ -17,7 +17,7 @@ static void expect(struct story *story, mt_pattern pattern, uint64_t bytes, uint
     free(story);
 }
 
-/* Takes a block, uses it at once and gives it back: what is there then could have been elsewhere. */
+/* Allocates a block, uses it at once and frees it: blocks that are live then could have been elsewhere. */
 static void something_else(struct story *story, uint64_t bytes)
 {
     size_t block = story_take(story, TEMPORARY, bytes);
@@ -83,7 +83,7 @@ static void what_is_never_used_is_found(void **state)
     expect(story, MT_PATTERN_NEVER_USED, 100 * MIB, 100 * MIB, 3);
 }
 
-/* A result is written and not read, too, but it is there when the last step ends. */
+/* A result is written and never read, too, but it is live when the last step ends. */
 static void what_is_written_and_never_read_is_found_unless_it_is_a_result(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void what_is_written_and_never_read_is_found_unless_it_is_a_result(void *
     expect(story, MT_PATTERN_DEAD_WRITE, 100 * MIB, 100 * MIB, 4);
 }
 
-/* The copy's pause is one between two precisions if what it was made of is there when it ends. */
+/* The copy's idle time is between two precisions if its source is live when it ends. */
 static void expect_copy(int original_is_there)
 {
     struct story *story = story_begin();
@@ -150,7 +150,7 @@ static void gradients_that_live_through_the_forward_pass_are_found(void **state)
     expect(story, MT_PATTERN_KEPT_GRADIENTS, 100 * MIB, 100 * MIB, 4);
 }
 
-/* Gradients that the next step adds to have to be there. */
+/* Gradients to which the next step adds must stay. */
 static void gradients_that_are_added_to_are_not_wasted(void **state)
 {
     (void)state;
@@ -176,8 +176,8 @@ static void gradients_that_are_added_to_are_not_wasted(void **state)
     free(story);
 }
 
-/* Optimizer state is used at the end of each step and large in each forward pass: if only the longest pause were known,
- * nothing would be saved. */
+/* Optimizer state is used at the end of each step and large in each forward pass. If only the longest idle time were
+ * known, nothing would be saved. */
 static void a_pause_comes_again_in_every_step(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void a_pause_comes_again_in_every_step(void **state)
     for (uint64_t step = 0; step < STEPS; step++) {
         story_mark(story, MT_EVENT_STEP_BEGIN, step);
         if (step == 2)
-            story_map(story, 2 * MIB); /* steps are alike without it */
+            story_map(story, 2 * MIB); /* without it, all steps would be the same */
         something_else(story, 300 * MIB);
         story_read(story, moments);
         story_mark(story, MT_EVENT_STEP_END, step);
@@ -241,8 +241,8 @@ static void what_every_step_leaves_behind_is_found(void **state)
     free(story);
 }
 
-/* Checks that what a program's forward pass saved is not freed late if memory runs out in it, although the exception frees it and
- * ends the phase and the step. */
+/* Checks that activations of a program's forward pass are not reported as freed late if memory runs out in it, although
+ * the exception frees them and ends the phase and the step. */
 static void what_an_exception_frees_was_not_freed_late(void **state)
 {
     (void)state;
@@ -271,7 +271,8 @@ static bool has(const struct mt_advice *advice, mt_pattern pattern)
     return false;
 }
 
-/* Checks that what is freed after a failure counts as a result, as a parameter of a program that fails before its first step. */
+/* Checks that a block that is freed after a failure counts as a result, like a parameter of a program that fails before
+ * its first step. */
 static void what_a_failed_program_clears_up_was_not_freed_late(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void what_a_failed_program_clears_up_was_not_freed_late(void **state)
     free(story);
 }
 
-/* Checks that a block which is live when memory runs out is idle, and not freed late: it was still to be used. */
+/* Checks that a block that is live when memory runs out is idle, and not freed late: it was still needed. */
 static void what_is_there_when_memory_runs_out_is_idle(void **state)
 {
     (void)state;
@@ -346,7 +347,7 @@ static void holes_and_idle_segments_are_told_apart(void **state)
     free(story);
 }
 
-/* A segment that grew for its last block, after its middle had been given back. */
+/* A segment that grew for its last block, after its middle had been unmapped. */
 static void memory_that_was_given_back_is_no_hole(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 #include "base/random.h"
 #include "seed.h"
 
-/* Takes, uses and gives back at random, in steps of different length. */
+/* Allocates, uses and frees at random, in steps of different length. */
 static void tell_at_random(struct story *story, uint64_t seed)
 {
     enum { MOVES = 600, LIVE = 40, MOVES_A_STEP = 50 };
@@ -34,7 +34,7 @@ static void tell_at_random(struct story *story, uint64_t seed)
     }
 }
 
-/* A window's input: what ended before it is not of it. The events before it are another story. */
+/* The input of a window. Blocks that ended before it are not part of it, nor are events before it. */
 static void cut_to_window(struct story *story, struct mt_advice_input *input, int64_t first_event)
 {
     size_t count = 0;
@@ -61,7 +61,7 @@ static bool is_part_of_any(const struct mt_advice *advice, const struct mt_findi
     return false;
 }
 
-/* True if the finding is for whoever asks for all: a part, or of less than a hundredth of the peak. */
+/* True if the finding appears only with --all: a part, or less than a hundredth of the peak. */
 static bool is_for_all(const struct mt_advice *all, const struct mt_finding *finding)
 {
     bool is_reserved = finding->pattern == MT_PATTERN_FRAGMENTATION;

@@ -1,10 +1,10 @@
-/* memtrace advise: what it claims of gradients against runs that free them earlier; what it says, and when it can't. */
+/* memtrace advise: its claims about gradients against runs that free them earlier; its output, and its refusals. */
 #include "base/status.h"
 #include "base/text.h"
 #include "page_reader.h"
 #include "program.h"
 
-/* The finding of gradients in an answer of the program; checks what holds of all findings on the way. */
+/* Returns the finding about gradients in an answer of the program. Also checks the properties of all findings. */
 static const json_t *gradients_of(const json_t *answer)
 {
     const json_t *found = NULL, *findings = json_object_get(answer, "findings"), *finding;
@@ -102,7 +102,7 @@ static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **s
     json_decref(few);
 }
 
-/* Peaks of options that are named are those of a run with them. Returns how many there were. */
+/* Peaks of named options are peaks of runs with these options. Returns their number. */
 static size_t check_simulated(const char *settings)
 {
     json_t *answer =
@@ -161,7 +161,7 @@ static void assert_begins(const json_t *few, const json_t *more)
     }
 }
 
-/* A larger saving that takes time must not come first where only one is asked for. */
+/* A larger saving that takes time must not come first if only one is requested. */
 static void fewer_findings_are_the_first_of_more(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The allocator by example: each rule of the policies. test_alloc_promises.c has the promises of both. */
+/* The allocator by example: each rule of the policies. test_alloc_promises.c has the guarantees of both. */
 #include "alloc_examples.h"
 
 /* Expects the segment and the block of a new allocator for one request. */
@@ -238,7 +238,7 @@ static void expandable_segments_split_every_rest_and_grow_last(void **state)
     rig_close(&rig);
 }
 
-/* The free block at the range's end fits better, but could grow; PyTorch keeps it for what needs that. */
+/* The free block at the range's end fits better, but could grow; PyTorch keeps it for requests that need that. */
 static void expandable_segments_spare_the_block_that_can_grow(void **state)
 {
     (void)state;
@@ -275,7 +275,7 @@ static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state
     give(&rig, small);
     give(&rig, middle);
     give(&rig, large);
-    take(&rig, MIB(70)); /* of 200 MiB 180 are reserved; that of 100 wastes too much, and is released */
+    take(&rig, MIB(70)); /* of 200 MiB, 180 are reserved; the segment of 100 wastes too much, and is released */
     assert_int_equal(last_event(&rig, MT_EVENT_SEGMENT_UNMAP)->block_bytes, MIB(100));
     assert_int_equal(reserved(&rig), MIB(150));
     take(&rig, MIB(120)); /* none is large enough and 50 MiB do not suffice: all idle ones are released */
@@ -319,7 +319,7 @@ static void pages_in_the_middle_go_when_the_device_refuses(void **state)
     expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, MIB(30), MIB(10)); /* before it is refused, the rest */
     assert_int_equal(reserved(&rig), MIB(80));
     block = take(&rig, MIB(20));
-    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(30), MIB(20)); /* the hole is filled */
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(30), MIB(20)); /* the gap is filled */
     expect_last(&rig, MT_EVENT_ALLOC, MIB(30), MIB(20));
     assert_int_equal(mt_alloc_check(rig.alloc), MT_OK);
     assert_int_equal(segments(&rig), 2);
@@ -336,12 +336,12 @@ static void memory_comes_where_the_fewest_pages_are_missing(void **state)
         blocks[i] = take(&rig, MIB(10));
     give(&rig, blocks[1]);
     give(&rig, blocks[3]);
-    mt_alloc_release_cached(rig.alloc); /* holes at 10 and 30 */
+    mt_alloc_release_cached(rig.alloc); /* gaps at 10 and 30 */
     assert_int_equal(reserved(&rig), MIB(50));
     take(&rig, MIB(4));
     expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(10), MIB(4)); /* the first of two equal places */
-    give(&rig, blocks[4]);                                    /* free at 40, beside the hole at 30 */
-    give(&rig, blocks[6]);                                    /* free at 60, beside the end */
+    give(&rig, blocks[4]);                                    /* free at 40, next to the gap at 30 */
+    give(&rig, blocks[6]);                                    /* free at 60, next to the end */
     take(&rig, MIB(15));
     expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(70), MIB(5) + MIB(1)); /* 10 would be missing at 30 */
     assert_int_equal(segments(&rig), 1);

@@ -26,7 +26,7 @@ static uint64_t draw(struct rig *rig, uint64_t below)
     return mt_splitmix64(rig->seed << 40 | rig->draws++) % below;
 }
 
-/* Sizes lie close together in a third of the rounds, so that classes are shared, and else anywhere. */
+/* In a third of the rounds, sizes are close together, so that classes are shared. In the others they vary freely. */
 static uint64_t draw_bytes(struct rig *rig)
 {
     uint64_t units = draw(rig, 3) == 0 ? 4096 + draw(rig, 300) : 1 + draw(rig, UINT64_C(1) << (1 + draw(rig, 40)));
@@ -79,7 +79,7 @@ static void a_search_finds_the_best_fit(void **state)
     free(rig);
 }
 
-/* Takes the blocks out in random order; after each, exactly the others are held. */
+/* Removes the blocks in random order; after each, exactly the others are held. */
 static void remove_all(struct rig *rig)
 {
     struct mt_block *left[MOST_BLOCKS];

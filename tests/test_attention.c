@@ -1,4 +1,4 @@
-/* The ways to compute attention: one result, and three, one, one or no tensors of size T² that forward keeps. */
+/* The ways to compute attention: the same result, with three, one, one or no tensors of size T² that forward keeps. */
 #include "alloc_opening.h"
 #include "recorded_training.h"
 
@@ -51,7 +51,7 @@ static struct losses losses_of(const struct mt_training_config *config)
     return losses;
 }
 
-/* The tolerances are those of the golden cases. */
+/* The tolerances are the same as for the golden cases. */
 static void expect_equal_losses(bool autocast, bool rope, mt_dtype dtype, double tolerance)
 {
     struct mt_training_config config = config_of(MT_ATTENTION_CUSTOM, autocast);
@@ -193,7 +193,7 @@ static void flash_refuses_heads_that_its_kernels_do_not_take(void **state)
     }
 }
 
-/* Trains on the CPU with a table that has lost these ops. */
+/* Trains on the CPU with a table that lacks these ops. */
 static mt_status train_without(mt_attention_kind kind, struct mtk_table kernels)
 {
     struct mt_training_config config = config_of(kind, false);

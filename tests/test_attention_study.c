@@ -1,6 +1,6 @@
-/* One attention layer alone: its memory equals the formula and the measurements of others, all devices have one sequence of
- * events, running out of memory is a result, and the command prints its measurements. With "cuda" as argument: the tests of
- * a card. */
+/* One attention layer alone: its memory equals the formula and others' measurements, all devices have the same sequence
+ * of events, running out of memory is a result, and the command prints its measurements. With "cuda" as argument: the
+ * tests of a card. */
 #include "base/random.h"
 #include "gpu.h"
 #include "model_device.h"
@@ -102,7 +102,7 @@ static void what_is_kept_is_what_the_formula_says(void **state)
         study.batch = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 9);
         study.heads = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 4);
         study.d_model = study.heads * 8 * (2 + (int64_t)(mt_splitmix64(seed + drawn++) % 15));
-        do { /* a length that no other size of the layer equals: then shapes show the tensors of size T² */
+        do { /* a length that differs from every other size of the layer, so that shapes show the tensors of size T² */
             study.seq = 2 + (int64_t)(mt_splitmix64(seed + drawn++) % 3000);
         } while (study.seq == study.d_model || study.seq == study.d_model / study.heads);
         study.dtype = mt_splitmix64(seed + drawn++) % 2 == 0 ? MT_F32 : MT_BF16;
@@ -191,7 +191,7 @@ static void expect_equal_events(const struct recording *a, const struct recordin
     }
 }
 
-/* sim has the memory of the reference card: a device of gigabytes is served by the same rules. */
+/* sim has the memory of the reference card. The same rules serve a device of gigabytes. */
 static void expect_one_sequence(const char *device)
 {
     for (int i = 0; i < 2 * KINDS; i++) {
@@ -291,7 +291,7 @@ static void flash_keeps_97_mebibytes_at_16384(void **state)
     json_decref(answer);
 }
 
-/* The figures that are printed are those of the trace, but for the workspaces. */
+/* The printed figures equal the trace's, except for the workspaces. */
 static void each_cell_is_a_run_of_the_trace(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void terms_of_size_t_squared_are_most_from_the_length_told(void **state)
     json_decref(answer);
 }
 
-/* Each cell has the measurement of its own layer beside it; a layer that was not measured has none. */
+/* Each cell shows the measurement of its own layer; a layer without a measurement shows none. */
 static void the_peer_stands_beside_its_own_cells(void **state)
 {
     (void)state;

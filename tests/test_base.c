@@ -109,7 +109,7 @@ static void the_generator_is_splitmix64(void **state)
     assert_true(mt_random_unit(3, 9) == (double)(mt_splitmix64(9 + ((uint64_t)3 << 40)) >> 11) * 0x1p-53);
 }
 
-/* Also after the count fell, as that of a stack does. */
+/* Even after the count decreased, like a stack's. */
 static void an_array_that_grows_one_by_one_keeps_its_items(void **state)
 {
     (void)state;

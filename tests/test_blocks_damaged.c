@@ -1,10 +1,10 @@
-/* The blocks of damaged traces, whose numbers may lead nowhere. */
+/* The blocks of damaged traces, whose numbers may be invalid. */
 #include "blocks_fixture.h"
 #include "trace_edit.h"
 
 #include "synthetic.h"
 
-/* Asks everything about the second run, the first failure is the outcome; *out_freed: blocks that have an end. */
+/* Makes every query about the second run. The outcome is the first failure; *out_freed: the number of freed blocks. */
 static mt_status ask_everything(struct fixture *fixture, size_t *out_freed)
 {
     struct mt_block_row *blocks = NULL, *live = NULL;
@@ -79,7 +79,7 @@ static const struct {
     {"UPDATE checkpoint SET live = x'ffffffffffffffff7f' WHERE run = 2", MT_BAD_TRACE, 0},
 };
 
-/* A copy of the trace beside it, damaged and opened. */
+/* Copies the trace in the same folder, damages the copy and opens it. */
 static void open_damaged(const struct fixture *whole, const char *damage, struct fixture *out)
 {
     char copy[128];
@@ -130,7 +130,7 @@ static void a_run_whose_events_have_no_numbers_is_damaged(void **state)
     }
 }
 
-/* Few events, and numbers that claim many: what has room for all of them must not be asked for. */
+/* Few events, and numbers that claim many: memory for all of them must not be requested. */
 static void a_run_of_more_events_than_its_file_could_hold_is_damaged(void **state)
 {
     static const char *const last_ids[] = {"1 << 20", "1 << 40", "1 << 60",

@@ -1,4 +1,4 @@
-/* The table of cards as simulated devices have it: memory, what operators take inside, and time. */
+/* Simulated devices of the table of cards: memory, inner memory of operators, and time. */
 #include "device_opening.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void expect_room(const char *spelling, double least_gib, double most_gib)
     mt_device_close(device);
 }
 
-/* What a program is told by the driver, as people report it, less what its context takes. */
+/* The memory that the driver reports to a program, according to users, less the context. */
 static void a_card_has_no_more_than_a_process_gets_there(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static uint64_t time_of(struct mt_device *device, struct mt_work work)
     return mt_device_now_ns(device) - before;
 }
 
-/* 0.67 of the rate and 0.9 of the bandwidth are what programs get. */
+/* Programs get 0.67 of the rate and 0.9 of the bandwidth. */
 static void an_op_takes_the_longer_of_computing_and_moving_and_at_least_a_launch(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void fp8_products_run_at_the_rate_of_their_units(void **state)
     mt_device_close(device);
 }
 
-/* Kernels that take less than their launches wait for the host. Work that is queued hides launches. */
+/* Kernels that take less time than their launches wait for the host. Queued work hides launches. */
 static void work_begins_when_the_host_has_launched_it(void **state)
 {
     (void)state;

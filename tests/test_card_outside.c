@@ -1,4 +1,4 @@
-/* What a process holds of a card beside its allocator: the figures of the profile, and what they leave of the card. */
+/* A process's memory on a card outside its allocator: the figures of the profile, and the rest of the card. */
 #include "device/card_outside.h"
 #include "device/device.h"
 
@@ -77,7 +77,7 @@ static void a_device_of_a_size_has_its_card_s_context(void **state)
     assert_true(out.bytes == find("l4").context_bytes);
 }
 
-/* The context is counted once, and a limit and what is held do not add up. */
+/* The context is counted once; a limit and memory outside the allocator do not add up. */
 static void what_is_held_leaves_less_of_a_card(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What replayed changes claim of a run, against runs that have them. The run is one of memtrace run, from whose trace is taken
- * what says that it can be made again: so its blocks are all that is known. */
+/* The claims of replayed changes against runs with these changes. The runs are from memtrace run. The settings that
+ * show that they can be repeated are removed from the trace, so that only the blocks are known. */
 #include "program.h"
 #include "same_rows.h"
 
@@ -27,7 +27,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Returns the change of that name; a failure if there is none. */
+/* Returns the change with a name; a failure if there is none. */
 static const json_t *change_of(const json_t *answer, const char *name)
 {
     const json_t *change;
@@ -41,7 +41,7 @@ static const json_t *change_of(const json_t *answer, const char *name)
     return NULL;
 }
 
-/* Makes a run with the options, and expects the replay to have its peaks, but for that part of them. */
+/* Makes a run with the options, and expects that the replay has its peaks, except for that part of them. */
 static void expect_peaks(const char *name, const json_t *replayed, const char *options, double tolerance)
 {
     static const char *const measures[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
@@ -73,7 +73,7 @@ static void settings_of_the_allocator_to_the_byte(void **state)
     }
 }
 
-/* A run with a change also asks for other things: a checkpointed layer keeps two inputs. */
+/* A run with a change also makes other requests: a checkpointed layer keeps two inputs. */
 static void changes_of_the_program_nearly(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The gate from outside: what passes and what fails, at the byte. */
+/* The budget check of the command line: which runs pass and fail, to the byte. */
 #include "base/status.h"
 #include "program.h"
 #include "synthetic.h"
@@ -9,7 +9,7 @@
 /* A model that runs in no time. */
 #define TINY "run --device sim --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --batch 2 "
 
-/* Runs: 1 is of 4 steps, 2 the same again, 3 larger and the newest. */
+/* Runs: 1 has 4 steps, 2 repeats it, 3 is larger and the newest. */
 static int set_up(void **state)
 {
     *state = enter_folder("test_check");
@@ -41,7 +41,7 @@ static void assert_begins(const char *text, const char *part)
         fail_msg("it does not begin with \"%s\": %s", part, text);
 }
 
-/* Checks that the option passes with a bound of `bytes` and fails with one of a byte less. */
+/* Checks that the option passes with a bound of `bytes` and fails with one byte less. */
 static void assert_exact(const char *option, json_int_t bytes)
 {
     const struct said *said = shell("\"$M\" check %s %lldB", option, (long long)bytes);
@@ -64,7 +64,7 @@ static void peaks_pass_at_their_bound_and_fail_a_byte_below(void **state)
     assert_exact("--max-reserved", peak_bytes("reserved_bytes"));
 }
 
-/* Options that bound categories: at what they are, and at a byte less. */
+/* Options that bound categories, with exact bounds, and with one byte less. */
 struct bounds {
     char kept[4096], missed[4096];
     json_int_t count;
@@ -120,7 +120,7 @@ static void roles_and_phases_pass_at_their_bound_and_fail_a_byte_below(void **st
     assert_bounds(&bounds);
 }
 
-/* A module is bounded with all that is within it. */
+/* A module is bounded together with everything inside it. */
 static void modules_pass_at_their_bound_and_fail_a_byte_below(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void a_run_under_way_is_to_be_checked_later(void **state)
     assert_int_equal(synthetic_close(&run), MT_OK);
 }
 
-/* A run of which the trace has lost what is to be checked must not pass. */
+/* A run must not pass if its trace has lost the data to check. */
 static void a_trace_without_what_is_checked_never_passes(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
-/* The gate that compares with another run: what it allows, and that growth of one cause fails once. */
+/* The check that compares with another run: allowed growth, and that growth with one cause fails once. */
 #include "base/status.h"
 #include "program.h"
 
 /* A model that runs in no time. */
 #define TINY "run --device sim --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --batch 2 "
 
-/* Runs: 1 and 2 are alike, 3 is larger and the newest. */
+/* Runs: 1 and 2 are equal, 3 is larger and the newest. */
 static int set_up(void **state)
 {
     *state = enter_folder("test_check_against");

@@ -39,13 +39,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The child: records a script until it is killed, or until `count` events are there and then waits to be. */
+/* The child: records a script until it is killed, or emits `count` events and waits to be killed. */
 static void record_until_killed(uint64_t seed, uint64_t ring_records, uint64_t count)
 {
     struct mt_recorder *recorder = fixture_open(path, ring_records);
     struct script script = script_begin(seed, mt_recorder_sink(recorder));
     for (uint64_t i = 0; i < count; i++) {
-        if (i == count / 2) /* what comes after is in the ring alone, and names labels that are not */
+        if (i == count / 2) /* later events are only in the ring, and so are their labels */
             mt_recorder_flush(script.sink->context);
         script_emit(&script, 1);
         atomic_store(emitted, script.sequence);
@@ -100,7 +100,7 @@ static void wait_for_events(uint64_t count)
         sleep_us(1000);
 }
 
-/* A run whose process died after `count` events, none of which needs to be in the file yet. */
+/* Leaves a run whose process died after `count` events. None of them needs to be in the file yet. */
 static void leave_killed_run(uint64_t seed, uint64_t count)
 {
     pid_t child = start_child(seed, 0, count);
@@ -130,7 +130,7 @@ static void check_whole(void)
     assert_false(fixture_exists(path, "-wal"));
 }
 
-/* Each kill adds a run to the same trace. A child that had not begun its run yet has emitted nothing. */
+/* Each kill adds a run to the same trace. A child that has not begun its run yet has emitted nothing. */
 static void every_emitted_event_survives_sigkill(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static void a_new_run_recovers_the_one_before(void **state)
     check_whole();
 }
 
-/* Records, and has a child that lives as long as `reading` has a writer. */
+/* Records, and starts a child that lives as long as `reading` has a writer. */
 static void record_beside_a_child(int reading, int writing)
 {
     struct mt_recorder *recorder = fixture_open(path, 0);
@@ -247,7 +247,8 @@ static void a_child_that_disowns_a_run_does_not_keep_it_alive(void **state)
     close(ends[0]);
 }
 
-/* The child: stores caveats, a setting and the reason of its end, and waits to be killed before the writer needs to have them. */
+/* The child: stores caveats, a setting and the reason of its end, and waits to be killed before the writer needs to
+ * store them. */
 static void record_caveats(void)
 {
     struct mt_recorder *recorder = fixture_open(path, 0);
@@ -309,7 +310,7 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(system(command), 0);
 }
 
-/* As if the recovering process had been killed after its commit and before it removed the ring. */
+/* As if the recovering process had been killed after its commit and before removing the ring. */
 static void a_ring_that_stayed_after_its_recovery_is_not_stored_again(void **state)
 {
     (void)state;
@@ -359,7 +360,7 @@ static void recovery_survives_being_killed(void **state)
     check_whole();
 }
 
-/* In a child that can't map the ring: the outcome of opening for reading, or else for writing. */
+/* In a child that can't map the ring: returns the outcome of opening for reading, or for writing. */
 static int open_without_address_space(bool reads)
 {
     unsigned long pages = 0;
@@ -376,7 +377,7 @@ static int open_without_address_space(bool reads)
     return reads ? mt_store_open_reading(path, &reader) : mt_recorder_open(path, &info, &recorder);
 }
 
-/* A ring that can't be read is not removed. */
+/* An unreadable ring is not removed. */
 static void a_ring_that_cannot_be_mapped_stays(void **state)
 {
     (void)state;
@@ -412,7 +413,7 @@ static void a_live_run_is_left_alone(void **state)
     assert_int_equal(fixture_check_run(path, 1, 15), 5000);
 }
 
-/* In the child of a fork: becomes a user who may not write, opens the trace, and counts what is there. */
+/* In a forked child: becomes a user without write permission, opens the trace, and counts its content. */
 static int count_as_nobody(uint64_t expected)
 {
     struct mt_database *reader;

@@ -1,4 +1,4 @@
-/* The CUDA device, used as an allocator and a training run use it. */
+/* The CUDA device, used like an allocator and a training run use it. */
 #include "gpu.h"
 
 #include "base/memory.h"
@@ -77,7 +77,7 @@ static void what_is_written_is_read_back(void **state)
     free(in);
 }
 
-/* Takes all memory in ever smaller pieces, releases it, and goes on working. */
+/* Allocates all memory in decreasing pieces, releases it, and continues to work. */
 static void out_of_memory_is_a_status_and_the_device_works_on(void **state)
 {
     enum { MOST = 4096 };
@@ -108,7 +108,8 @@ static void out_of_memory_is_a_status_and_the_device_works_on(void **state)
     mt_device_release(device, one, 2 * MIB);
 }
 
-/* The time between two marks is that of the work queued between them: longer for more work, and nearly 0 for none. */
+/* The time between two marks is the time of the work queued between them: longer for more work, and nearly 0 for
+ * none. */
 static void marks_time_the_work_between_them(void **state)
 {
     struct mt_device *device = *state;
@@ -132,7 +133,7 @@ static void marks_time_the_work_between_them(void **state)
 }
 
 /* Maps like the allocator: at the end of a range, then unmaps in the middle and maps again, in other pieces. The
- * driver's figure changes with it, memory that stays keeps its bytes, and a kernel may work across pieces. */
+ * driver's figure changes with it, remaining memory keeps its bytes, and a kernel may work across pieces. */
 static void memory_comes_and_goes_under_parts_of_a_range(void **state)
 {
     struct mt_device *device = *state;

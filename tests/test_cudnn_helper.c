@@ -1,4 +1,4 @@
-/* The process that asks cuDNN, with a cuDNN of the tests' own (fake_cudnn.c): answers, and what goes wrong. */
+/* The process that queries cuDNN, with a cuDNN for tests (fake_cudnn.c): answers and failures. */
 #include "folder.h"
 #include "operators/cudnn/cudnn_answers.h"
 #include "operators/cudnn/cudnn_asker.h"
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { SECONDS = 1, SIZES = 3 * (1 + 2 + 3 + 4) }; /* SIZES: the sum of those of a question */
+enum { SECONDS = 1, SIZES = 3 * (1 + 2 + 3 + 4) }; /* SIZES: the sum of a question's sizes */
 
 static struct mt_convolution_question question_of(bool is_deterministic)
 {
@@ -178,7 +178,7 @@ static void answers_of_processes_at_the_same_time_are_all_kept(void **state)
         assert_int_equal(kept(i), i);
 }
 
-/* As a process leaves it that was killed as it wrote. */
+/* As a process leaves it that was killed while writing. */
 static void an_unfinished_record_is_replaced(void **state)
 {
     char name[256];

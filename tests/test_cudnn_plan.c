@@ -1,4 +1,5 @@
-/* What convolutions take on a card, from cuDNN's plans for a card that is not there: against recorded calls on an H200. */
+/* The memory of convolutions on a card, from cuDNN's plans for a card that is not present: against recorded calls on an
+ * H200. */
 #include "operators/cudnn_plan.h"
 #include "operators/cudnn_transform.h"
 
@@ -154,7 +155,7 @@ static void answers_of_other_versions_and_cards_are_estimates(void **state)
     struct mt_card card = mt_card_reference();
     (void)state;
     assert_int_equal(count_recorded(91001, &card).exact, 0);
-    assert_true(mt_cudnn_is_checked(91902, &card)); /* patches are alike */
+    assert_true(mt_cudnn_is_checked(91902, &card)); /* patch versions are equivalent */
     assert_true(mt_card_find("h100", &card));
     assert_int_equal(count_recorded(VERSION, &card).exact, 0);
 }
@@ -179,7 +180,7 @@ static struct mt_convolution_answer answer_of(const struct mt_convolution_questi
     return answer;
 }
 
-/* Returns one plan of 7 bytes, before which engines were left out. */
+/* Returns one plan of 7 bytes, after engines that were left out. */
 static struct mt_cudnn_plans one_plan(int64_t rejected)
 {
     struct mt_cudnn_plans plans = {.count = 1, .rejected_count = rejected, .first_rejected_count = rejected};
@@ -201,7 +202,7 @@ static void an_engine_that_is_left_out_replaces_the_plan(void **state)
     assert_false(answer_of(&question, &plans).is_estimate);
 }
 
-/* cuDNN names the engine without a card for filters, too, that a card does not use it for. */
+/* Without a card, cuDNN also lists the engine for filters with which a card does not use it. */
 static void filters_that_are_not_square_are_not_winograds(void **state)
 {
     struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);
@@ -335,7 +336,7 @@ static void transforms_have_the_bytes_of_the_card(void **state)
     }
 }
 
-/* PyTorch may filter the engine, which can't be asked for its properties. */
+/* PyTorch may filter the engine, whose properties can't be queried. */
 static void a_filter_makes_an_engine_that_is_left_out_an_estimate(void **state)
 {
     struct mt_convolution_question question = convolution(MT_CONVOLUTION_WEIGHT_GRADIENT);

@@ -1,4 +1,4 @@
-/* The watch of kernels with a fake CUPTI (fake_cupti.h), which does what a test tells it. Needs no card and no
+/* The watch of kernels with a fake CUPTI (fake_cupti.h), which a test controls. Needs no card and no
  * library. */
 #include "base/memory.h"
 #include "base/random.h"
@@ -21,7 +21,7 @@
 
 enum { MOST_KERNELS = 4000, CLOCK_SHIFT = 1000000000 };
 
-/* Launches a kernel through the runtime and the driver inside of it, like real ones, and then runs it. */
+/* Launches a kernel through the runtime and, inside it, the driver, like real ones, and then runs it. */
 static void launch(uint32_t number, const char *name, uint64_t start_ns, uint64_t end_ns)
 {
     CUpti_CallbackData data = {.callbackSite = CUPTI_API_ENTER, .correlationId = number};
@@ -189,7 +189,7 @@ static void *hand_over(void *context)
     return NULL;
 }
 
-/* A buffer that is not read to its end by then would be handed over by the next collect, after its launches are
+/* A buffer that is not completely read by then would be delivered by the next collect, after its launches are
  * forgotten. */
 static void a_buffer_that_is_being_read_is_collected_whole(void **state)
 {
@@ -212,7 +212,7 @@ static void a_buffer_that_is_being_read_is_collected_whole(void **state)
         assert_int_equal(taken.kernels[i].label, 5);
 }
 
-/* A whole domain would call back at each call of the program. */
+/* A whole domain would cause a callback at each call of the program. */
 static void nothing_but_launches_is_heard(void **state)
 {
     (void)state;

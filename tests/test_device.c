@@ -120,7 +120,7 @@ static void reservations_stop_at_the_capacity_and_resume_after_a_release(void **
     mt_device_close(device);
 }
 
-/* As torch.cuda.set_per_process_memory_fraction: a fraction of all memory, of which the context has some already. */
+/* Like torch.cuda.set_per_process_memory_fraction: a fraction of all memory, part of which the context uses already. */
 static void a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void live_reservations_never_overlap(void **state)
 
 enum { SHARERS = 3, TURNS = 5000 };
 
-/* Reserves and releases its share of the capacity again and again. Returns NULL if it is refused. */
+/* Reserves and releases its share of the capacity repeatedly. Returns NULL if it is refused. */
 static void *reserve_repeatedly(void *shared)
 {
     struct mt_device *device = shared;
@@ -221,7 +221,7 @@ static void *reserve_repeatedly(void *shared)
     return device;
 }
 
-/* All shares fit at once, so a refusal is a miscount. In the end nothing may stay counted. */
+/* All shares fit at once, so a refusal is a counting error. In the end nothing may stay counted. */
 static void threads_share_a_devices_capacity(void **state)
 {
     const char *spelling = *state;

@@ -1,5 +1,5 @@
-/* memtrace diff from outside: the published comparison of fp32 with autocast, against what PyTorch 2.11 measured on an
- * H200 (tests/data/pytorch_h200.json); which runs it chooses; what it says where there is nothing to compare. */
+/* memtrace diff on the command line: the published comparison of fp32 with autocast, against measurements of PyTorch
+ * 2.11 on an H200 (tests/data/pytorch_h200.json); the runs it chooses; its output if there is nothing to compare. */
 #include "base/status.h"
 #include "trace_edit.h"
 
@@ -92,7 +92,7 @@ static void assert_fails(const char *arguments, int code, const char *part)
         fail_msg("\"%s\" is not in: %s", part, said->err);
 }
 
-/* Every test in a folder of its own. */
+/* Every test has its own folder. */
 static int set_up(void **state)
 {
     char *folder = strdup("test_diff_command.XXXXXX");
@@ -157,7 +157,7 @@ static bool is_named(const json_t *cause)
     return strcmp(kind, "rounding") != 0 && strcmp(kind, "cached") != 0;
 }
 
-/* Of all bytes that came and went, the part that is tensors and not the allocator's. */
+/* The part of all bytes that came and went that belongs to tensors, and not to the allocator. */
 static double named_part(const json_t *causes)
 {
     int64_t named = 0, all = 0;
@@ -311,7 +311,7 @@ static void a_run_that_is_still_being_written_is_compared_as_far_as_it_is(void *
     assert_int_equal(system(command), 0);
 }
 
-/* Names a run's producer, as dry runs and recordings do. */
+/* Names a run's producer, like dry runs and recordings. */
 static void set_recorded(int run, const char *value)
 {
     char sql[128];
@@ -387,7 +387,7 @@ static void what_one_run_says_nothing_of_is_unknown_and_no_difference(void **sta
     assert_fails("", MT_USAGE, "differ in one setting only");
 }
 
-/* Of a run that ended early, only a bound is known. */
+/* For a run that ended early, only a bound is known. */
 static void what_a_run_out_of_memory_needs_is_a_bound(void **state)
 {
     (void)state;
@@ -404,7 +404,7 @@ static void what_a_run_out_of_memory_needs_is_a_bound(void **state)
     assert_null(strstr(said->out, "at least"));
 }
 
-/* Figures of another allocator stand beside its runs only, and none beside two runs of one configuration. */
+/* Figures of another allocator appear only with its own runs, and not for two runs of one configuration. */
 static void published_figures_stand_beside_runs_that_they_are_of(void **state)
 {
     (void)state;

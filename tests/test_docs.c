@@ -1,5 +1,5 @@
-/* The documents are true: what they show under a command of a `console` block is what it prints, to the letter, and every
- * option that they name is one of its command. A shown line "…" stands for lines that are left out.
+/* Checks the documents: a `console` block shows exactly the output of its commands, and every
+ * option in it belongs to its command. A shown line "…" stands for omitted lines.
  * The commands of a document run in one folder, in order; they need no GPU. `tests` there is the project's. */
 #include "base/text.h"
 #include "program.h"
@@ -44,7 +44,7 @@ static bool is_gap(const char *line)
     return strncmp(line, "…\n", strlen("…\n")) == 0;
 }
 
-/* True if the lines are equal, in order, but for those of `printed` that a gap of `shown` stands for. */
+/* True if the lines are equal, in order, except for lines of `printed` that a gap in `shown` stands for. */
 static bool is_as_shown(const char *shown, const char *printed)
 {
     const char *after_gap = NULL, *gap_ends = NULL;
@@ -81,14 +81,14 @@ static void a_gap_stands_for_lines_and_nothing_else(void **state)
     assert_false(is_as_shown("a\n…\nb\n", "a\nb \n"));
 }
 
-/* A command of a document, and the lines that are shown under it. */
+/* A command of a document, and the lines that are shown for it. */
 struct example {
     const char *document;
     const char *command; /* NULL: none yet */
     struct mt_text shown;
 };
 
-/* Runs it, unless there is none; a command with nothing under it may print what it likes. Ends the example. */
+/* Runs the command, unless there is none. A command without shown lines may print anything. Ends the example. */
 static int run_example(struct example *example)
 {
     if (example->command == NULL)
@@ -105,8 +105,8 @@ static int run_example(struct example *example)
     return 1;
 }
 
-/* Takes a line of a `console` block: a command, which ends the one before it, or a line that is shown. Returns how many
- * commands ran. */
+/* Handles a line of a `console` block: a command, which ends the one before it, or a shown line. Returns the number of
+ * commands that ran. */
 static int take_line(struct example *example, const char *line)
 {
     if (strncmp(line, "$ ", 2) != 0) {
@@ -170,7 +170,7 @@ static bool takes(const json_t *command, const char *option)
     return false;
 }
 
-/* The command that the text begins with; NULL: none. */
+/* Returns the command that the text begins with; NULL: none. */
 static const json_t *command_at(const json_t *table, const char *text)
 {
     size_t i;
@@ -184,8 +184,8 @@ static const json_t *command_at(const json_t *table, const char *text)
     return NULL;
 }
 
-/* Checks the options between the command's name and its end, and returns how many there are. A command ends at its line's
- * end, unless that is escaped, at a pipe or another separator, at `--`, and at a script, whose options are its own. */
+/* Checks the options between the command's name and its end, and returns their number. A command ends at an unescaped
+ * end of line, at a pipe or another separator, at `--`, and at a script, whose options are its own. */
 static int check_options(const char *document, const json_t *command, const char *text)
 {
     int count = 0;
@@ -230,7 +230,7 @@ static void every_option_that_is_named_is_one(void **state)
     leave_folder(&folder);
 }
 
-/* Returns the figure as the README has it: of three digits, of a relative one the percents of two. */
+/* Returns the figure as in the README: with three digits, or for a relative figure in percent with two. */
 static const char *figure_of(const char *measured, const char *unit, char text[32])
 {
     double value = strtod(measured, NULL);

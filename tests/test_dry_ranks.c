@@ -1,5 +1,5 @@
-/* Ranks of a dry run, from outside: shell scripts stand for the ranks. They take no memory, so all are alike, and the exit code
- * says that no dry run took place. */
+/* Ranks of a dry run on the command line. Shell scripts stand for the ranks. They allocate no memory, so all are equal,
+ * and the exit code reports that no dry run took place. */
 #include "base/status.h"
 #include "program.h"
 
@@ -53,7 +53,7 @@ static void of_many_alike_ranks_some_are_run(void **state)
     assert_says(said->err, "rank 0 stands for 12 of 12 ranks");
 }
 
-/* Rank 0 waits until rank 1 has ended, and asks for rank 3, which was not to be run. */
+/* Rank 0 waits until rank 1 has ended, and requests rank 3, which was not to be run. */
 static void a_rank_that_waits_lets_the_next_begin(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests of every run of the eager model: the same events on every device, no block without a label, roles that tell
- * the truth, out of memory as an ordinary outcome. With "cuda" as argument it tests runs on a card. */
+/* Tests of every run of the eager model: the same events on every device, a label for every block, correct roles,
+ * and out of memory as an ordinary outcome. With "cuda" as argument it tests runs on a card. */
 #include "device/backend.h"
 #include "gpu.h"
 #include "model_device.h"
@@ -89,7 +89,7 @@ static void record(struct recording *recording, size_t setup, const char *device
         fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
 }
 
-/* `sim` and `device` have the same capacity, since `tight` takes smaller segments from a small device. */
+/* `sim` and `device` have the same capacity, since `tight` uses smaller segments on a small device. */
 static void expect_one_sequence(const char *sim, const char *device)
 {
     for (size_t setup = 0; setup < SETUPS; setup++) {
@@ -153,8 +153,8 @@ static size_t live_at_backward(const struct recording *recording, const struct m
     return 0;
 }
 
-/* Blocks that forward labelled saved or weight cast are live when backward begins. Of its temporaries only the loss
- * is. */
+/* Blocks that forward labelled activation or weight cast are live when backward begins. Of its temporaries only the
+ * loss is. */
 static void saved_blocks_are_those_that_backward_finds(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void running_out_of_memory_gives_everything_back(void **state)
     }
 }
 
-/* A device whose nth reserve fails, for every n that a run gets to. */
+/* A device whose nth reserve fails, for every n that a run reaches. */
 static void any_refused_segment_is_an_ordinary_outcome(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* The examples that commands show in their help work, as printed, one after another in one folder. */
+/* The examples in the commands' help work as printed, one after another in one folder. */
 #include "two_runs.h"
 
-/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. So fit and sweep are not
- * asked about a program, which must take memory (tests/python/test_many_dry_runs.py), nor is check
- * (tests/python/test_program_budgets.py), and Parquet is left to tests/python/test_fleet.py. The snapshots are our own, as are
- * those of two ranks, but for those of the runs `small` and `large`, which fit is to ask about; the newest run is one of ours. */
+/* Runs the lines under "Examples:" of each command, as printed. The programs in them do nothing. So fit and sweep are
+ * not tested with a program, which must allocate memory (tests/python/test_many_dry_runs.py), nor is check
+ * (tests/python/test_program_budgets.py), and Parquet is tested in tests/python/test_fleet.py. The snapshots are our
+ * own, also the two ranks' snapshots. The runs `small` and `large` are for fit, and the newest run is one of ours. */
 static void the_examples_work(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Runs as snapshots of PyTorch, read by Python's pickle, by a web page's kind of reader, and against the trace; and what
- * the formats of whole runs have in common. */
+/* Runs as snapshots of PyTorch, read by Python's pickle, by a reader like a web page's, and against the trace; and the
+ * common properties of the formats of whole runs. */
 #include "exported_runs.h"
 #include "trace_edit.h"
 
@@ -39,7 +39,7 @@ static void a_page_reads_the_pickle(void **state)
         expect_success(shell("node '%s/../unpickle.mjs' %s.pickle %s.torch", MT_TEST_DATA, traces[i], traces[i]));
 }
 
-/* The trace, event by event, by SQL. */
+/* The trace, event by event, in SQL. */
 static const char told[] =
     "SELECT event.kind, ifnull(event.requested_bytes, 0), ifnull(event.block_bytes, 0), event.stream, event.segment,"
     " event.offset, label.category, label.role, label.op, label.phase, own.path, label.layer, label.dtype, label.shape,"
@@ -58,7 +58,7 @@ static int64_t column(sqlite3_stmt *row, int index)
     return sqlite3_column_int64(row, index);
 }
 
-/* Texts that are not UTF-8 are exported repaired: only the others can be compared. */
+/* Texts that are not UTF-8 are exported repaired, so only other texts can be compared. */
 static void expect_text(const json_t *value, sqlite3_stmt *row, int index)
 {
     const char *text = (const char *)sqlite3_column_text(row, index);
@@ -68,7 +68,7 @@ static void expect_text(const json_t *value, sqlite3_stmt *row, int index)
     json_decref(expected);
 }
 
-/* Checks the innermost frame of a call stack, and the innermost span beside it. */
+/* Checks the innermost frame of a call stack, and the innermost of its spans. */
 static void expect_stack(const json_t *entry, sqlite3_stmt *row)
 {
     const json_t *frame = json_array_get(json_object_get(entry, "frames"), 0), *spans = json_object_get(entry, "spans");
@@ -211,7 +211,7 @@ static void a_snapshot_has_every_event(void **state)
     }
 }
 
-/* As a program does when it exits, with memory of its allocator or without. */
+/* Like a program that exits, with memory of its allocator or without. */
 static void a_run_that_gives_all_back_shows_what_it_had(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static long memory_of(const char *trace, const char *format)
     return usage.ru_maxrss;
 }
 
-/* Ten times the events with the same live blocks. Sanitizers keep freed memory, so they are left out. */
+/* Ten times the events with the same live blocks. Skipped under sanitizers, which keep freed memory. */
 static void a_long_run_needs_no_more_memory(void **state)
 {
     (void)state;

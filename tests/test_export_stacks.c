@@ -89,7 +89,7 @@ static void a_profile_has_the_values_of_a_heap_profile(void **state)
     profile_release(&profile);
 }
 
-/* Returns the bytes in use of the samples whose frames are those of a folded stack. */
+/* Returns the bytes in use of the samples with the frames of a folded stack. */
 static uint64_t profile_bytes(const struct profile *profile, const char *stack)
 {
     uint64_t sum = 0;

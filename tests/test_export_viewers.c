@@ -39,7 +39,7 @@ static double time_of(const json_t *event, const char *key)
     return json_number_value(value);
 }
 
-/* Every counter has one value; those of the categories sum to that of all. */
+/* Every counter has one value; the values of the categories sum to the total counter's. */
 static void read_counter(struct perfetto *perfetto, const json_t *event)
 {
     static const char category[] = "allocated ";

@@ -1,5 +1,5 @@
-/* The host refuses memory, at any call: the program gives the right answer or none, and a program that is watched goes on.
- * failing_malloc.c refuses. Not under sanitizers, which have a malloc of their own. */
+/* The host refuses memory, at any call: the program gives the right answer or none, and a watched program continues.
+ * failing_malloc.c refuses. Not under sanitizers, which have their own malloc. */
 #include "program.h"
 #include "seed.h"
 
@@ -14,7 +14,7 @@
 
 enum { ATTACKS = 70, GUEST_CODE = 42, GUEST_BLOCKS = 3000 };
 
-/* Precedes a command to which memory is refused. */
+/* Precedes a command whose memory is refused. */
 #define REFUSING "LD_PRELOAD=./refusing.so "
 
 static const char *program; /* of this test, which is the guest, too */
@@ -36,7 +36,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Returns the number of times that a command asks for memory. */
+/* Returns the number of allocations of a command. */
 static uint64_t count_calls(void)
 {
     uint64_t calls = 0;
@@ -47,7 +47,7 @@ static uint64_t count_calls(void)
     return calls;
 }
 
-/* Commands whose answers are compared. A file that one writes is printed, so that it is compared, too. */
+/* Commands whose answers are compared. If one writes a file, the file is printed, so that it is compared, too. */
 static const char *const commands[] = {
     "peak --json --trace t.db",
     "top --each --json --trace t.db",
@@ -106,7 +106,7 @@ static void the_end_has_a_code_and_says_how_much_was_asked(void **state)
     assert_says(said->err, " bytes were requested)");
 }
 
-/* A program with a run of its own, which says how many blocks it took. */
+/* A program with its own run, which prints the number of its allocated blocks. */
 static int be_guest(void)
 {
     const memtrace_run_options options = {.size = sizeof options, .trace = "guest.db", .device = "sim"};
@@ -125,7 +125,7 @@ static int be_guest(void)
     return GUEST_CODE;
 }
 
-/* And what it recorded until then can be read. */
+/* And the recording until then is readable. */
 static void a_watched_program_goes_on(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* A training run that fails wherever it can: at each launch of its first steps, and at each request that the device
- * serves. It ends with the status and the words of what failed, the allocator is whole, and nothing is kept; what it
- * keeps on the host AddressSanitizer would tell. */
+ * serves. It ends with the status and the text of the failure, the allocator is consistent, and nothing stays
+ * allocated; AddressSanitizer would report host memory. */
 #include "alloc_opening.h"
 #include "device/backend.h"
 #include "listening_kernels.h"
@@ -54,7 +54,7 @@ static mt_status read_zeros(struct mt_device *device, void *to, mt_addr from, ui
     return MT_OK;
 }
 
-/* From some request on there is no memory any more, also after cached segments were given back. */
+/* From some request on, all memory is refused, even after cached segments were released. */
 static mt_status reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     if (++card.reserves >= card.refuse_from && card.refuse_from > 0)
@@ -80,7 +80,7 @@ static void card_close(void)
     mt_device_close(card.device);
 }
 
-/* Checks that spans end in a failed run, too, and that every block was given back. */
+/* Checks that spans end in a failed run, too, and that every block was freed. */
 static void expect_ends(const struct recording *recording)
 {
     int64_t spans = 0, blocks = 0;
@@ -145,7 +145,7 @@ static const struct setup {
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
-/* Tensors of a few MiB: most requests are served by the device and not from the cache. */
+/* Tensors of a few MiB: the device serves most requests, not the cache. */
 static struct mt_training_config config_of(const struct setup *setup)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -167,8 +167,8 @@ static struct mt_training_config config_of(const struct setup *setup)
     return config;
 }
 
-/* Trains on the card, and leaves it open. Checks that the allocator is consistent afterwards, every block was given
- * back and every span has ended. */
+/* Trains on the card, and leaves it open. Checks that the allocator is consistent afterwards, every block was freed
+ * and every span has ended. */
 static mt_status train(const struct setup *setup, int fail_launch, uint64_t refuse_from)
 {
     const struct mt_training_config config = config_of(setup);

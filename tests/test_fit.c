@@ -1,4 +1,4 @@
-/* memtrace fit: what it claims is what memtrace run finds on a device of that size. */
+/* memtrace fit: its claims agree with memtrace run on a device of that size. */
 #include "base/random.h"
 #include "fit_answer.h"
 
@@ -11,7 +11,7 @@
 /* A model of some hundred MiB. */
 #define SIZES "--vocab 1000 --d-model 256 --d-ff 1024 --layers 4 --heads 4 --seq 128 --batch 8 "
 
-enum { UNIT_MIB = 2 }; /* what a need is told to */
+enum { UNIT_MIB = 2 }; /* the precision of a stated need */
 
 static json_t *fit_on(json_int_t mib, const char *arguments)
 {
@@ -33,7 +33,7 @@ static void assert_does_not_fit(const char *command, const char *more)
         fail_msg("ends with %d: %s %s", code, command, more);
 }
 
-/* That the figures of `object` are those of `command`. */
+/* Checks that the figures of `object` are the figures of `command`. */
 static void check_figures(const json_t *object, const char *command)
 {
     char device[64];
@@ -54,7 +54,7 @@ static void check_figures(const json_t *object, const char *command)
     assert_does_not_fit(command, device);
 }
 
-/* That the command has the last option of the change, which goes without saying where it is what `run` takes anyhow. */
+/* Checks that the command has the last option of the change. It is omitted if it is the default of `run`. */
 static void assert_changed(const char *change, const char *command)
 {
     static const char *const usual[][2] = {{"--alloc policy=tight", "--alloc"}, {"--autocast off", "--autocast"}};
@@ -109,8 +109,8 @@ static bool is_certain(const json_t *answer, const char *key)
     return json_is_true(json_object_get(json_object_get(answer, "largest"), certain));
 }
 
-/* The size fits, of none nothing has to; no larger one does that is said not to, and where it is said to be certain, none
- * of some more. */
+/* Checks the largest size: it fits unless it is 0. No larger size fits, up to the last one tried and 12 beyond it if
+ * the answer is certain. */
 static void check_largest(const json_t *answer, const char *key)
 {
     char tried_key[32], more[64];
@@ -171,7 +171,7 @@ static void the_edges_are_right_wherever_the_limit_is(void **state)
 
 #define SCATTERED "--model 2.7B --layers 2 --steps 2 --alloc policy=torch "
 
-/* Other sequences leave other holes: here some fit that are longer than one that does not. */
+/* Other sequences leave other gaps: here some fit that are longer than one that does not. */
 static void a_size_is_found_above_smaller_ones_that_do_not_fit(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void of_a_card_the_context_is_kept_free(void **state)
     json_decref(answer);
 }
 
-/* 200 MiB of reserve are what 200 MiB less of memory are, in every claim. */
+/* A reserve of 200 MiB equals 200 MiB less memory, in every claim. */
 static void a_reserve_counts_in_every_claim(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void a_cut_that_is_not_needed_is_not_made(void **state)
     assert_says(MEMTRACE("fit --device sim:160MiB " SIZES "--alloc policy=torch")->out, "nothing has to be cut");
 }
 
-/* Of a run: zero_grad, the policy, autocast, attention, the implementation by itself and with each of its four, batch,
+/* For a run: zero_grad, the policy, autocast, attention, the implementation alone and with each of its four, batch,
  * sequence. */
 static void the_fused_model_is_a_change_and_has_its_own(void **state)
 {
@@ -278,7 +278,7 @@ static void the_fused_model_is_a_change_and_has_its_own(void **state)
     json_decref(answer);
 }
 
-/* Checks that every proposed change does when it is run. The tight policy chooses the size of a segment by the
+/* Checks that every proposed change works when it is run. The tight policy chooses the size of a segment by the
  * capacity, so more may be needed with a limit than without. */
 static void what_would_do_was_seen_to_do(void **state)
 {
@@ -295,7 +295,7 @@ static void what_would_do_was_seen_to_do(void **state)
     }
 }
 
-/* A command that is to be pasted says nothing that has no effect. */
+/* A command to paste contains nothing without an effect. */
 static void casts_are_not_spoken_of_where_there_are_none(void **state)
 {
     (void)state;
@@ -360,7 +360,7 @@ static void the_largest_model_and_the_smallest_card_are_the_edge(void **state)
     json_decref(answer);
 }
 
-/* The RTX 3070 has room, and no units for fp8. Sequences need not be in sixteens. */
+/* The RTX 3070 has room, and no units for fp8. Sequences need not be multiples of 16. */
 static void a_run_in_fp8_is_looked_for_on_cards_that_take_it(void **state)
 {
     (void)state;
@@ -420,8 +420,8 @@ static void delete_setting(const char *path, const char *name)
     sqlite3_close(trace);
 }
 
-/* Checks that a trace without the setting reads as custom, the one attention that runs computed before there was a
- * choice. */
+/* Checks that a trace without the setting reads as custom, the only attention before the setting
+ * existed. */
 static void a_trace_from_before_attention_was_a_setting_reads_as_custom(void **state)
 {
     (void)state;

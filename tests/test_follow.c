@@ -1,5 +1,5 @@
-/* An allocator that follows a plan: exactly, with requests that differ, and where there is no room. After each request and
- * each block that comes back every counter and index is derived anew, and the events retell the same state. */
+/* An allocator that follows a plan: exactly, with requests that differ, and without enough room. After each request and
+ * each freed block, every counter and index is derived again, and the events show the same state. */
 #include "alloc_opening.h"
 #include "base/interner.h"
 #include "event_shadow.h"
@@ -12,12 +12,12 @@ enum { MOST_LIVE = 2000, STEPS = 5, CHECK_EVERY = 7 };
 /* The deviations of a run from its plan, in percent of its requests. */
 struct straying {
     uint64_t others;  /* on another stream */
-    uint64_t extra;   /* made besides */
-    uint64_t resized; /* of other bytes */
-    uint64_t held;    /* whose block comes back late */
+    uint64_t extra;   /* additional ones */
+    uint64_t resized; /* with other bytes */
+    uint64_t held;    /* whose block is freed late */
 };
 
-/* A block that is out, and before which request it comes back. */
+/* A live block, and the request before which it is freed. */
 struct taken {
     struct mt_block *block;
     uint64_t freed;
@@ -148,7 +148,7 @@ static void play(struct bed *bed, const struct run *run)
     for (size_t now = 0; now < run->count + STEPS * length; now++) {
         size_t ahead = now < run->count ? 0 : (now - run->count) / length + 1;
         const struct mt_plan_request *given = &run->requests[now - ahead * length];
-        /* The last step told does not know yet when its blocks come back: the one before does. */
+        /* The last step does not know yet when its blocks are freed. The step before does. */
         const struct mt_plan_request *knows = given->step == last_step ? given - length : given;
         uint64_t shift = now - (uint64_t)(knows - run->requests);
         give_back(bed, now);
@@ -198,7 +198,7 @@ static void a_run_as_planned_lies_in_the_arena_alone(void **unused)
     }
 }
 
-/* Each kind of straying alone, all together, and all on a device that is soon full. */
+/* Each kind of deviation alone, all together, and all on a device that is soon full. */
 static void a_run_that_strays_is_served_all_the_same(void **unused)
 {
     (void)unused;
@@ -270,7 +270,7 @@ static void the_plan_is_taken_up_again_at_the_next_step(void **unused)
     mt_alloc_mark(bed.alloc, MT_EVENT_STEP_BEGIN, 0, 0);
     mt_alloc_give(bed.alloc, take(&bed, 5 << 20)); /* not what was planned */
     mt_alloc_give(bed.alloc, take(&bed, 1 << 20));
-    mt_alloc_give(bed.alloc, take(&bed, 1 << 20)); /* one more than was planned */
+    mt_alloc_give(bed.alloc, take(&bed, 1 << 20)); /* one more than planned */
     assert_int_equal(planned_requests(&bed), 2);
     mt_alloc_mark(bed.alloc, MT_EVENT_STEP_BEGIN, 1, 0);
     mt_alloc_give(bed.alloc, take(&bed, 2 << 20));
@@ -282,8 +282,8 @@ static void the_plan_is_taken_up_again_at_the_next_step(void **unused)
     struct mt_block *elsewhere = take(&bed, 2 << 20);
     assert_int_equal(planned_requests(&bed), 5);
     assert_true(mt_block_address(holds_the_place) != mt_block_address(elsewhere));
-    mt_alloc_give(bed.alloc, holds_the_place);     /* and that of the next request, too, */
-    mt_alloc_give(bed.alloc, take(&bed, 1 << 19)); /* of which less is asked for */
+    mt_alloc_give(bed.alloc, holds_the_place);     /* and the place of the next request, too, */
+    mt_alloc_give(bed.alloc, take(&bed, 1 << 19)); /* which is smaller than planned */
     assert_int_equal(planned_requests(&bed), 5);
     check(&bed);
     close_bed(&bed);
@@ -341,7 +341,7 @@ static void an_idle_arena_may_be_released(void **unused)
     mt_plan_destroy(plan);
 }
 
-/* The same events wherever the device's addresses lie, and the same number for two moments of a step that repeats. */
+/* The same events at any device addresses, and the same number for two equal moments of a repeated step. */
 static void following_depends_on_no_address(void **unused)
 {
     (void)unused;

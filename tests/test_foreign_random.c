@@ -1,5 +1,5 @@
-/* Whatever is told of the memory of others, in whatever order, the events that come of it obey the event record and say
- * what a naive model says, and the trace's peaks are its peaks. */
+/* For any calls about another program's memory, in any order, the resulting events obey the event record and agree with
+ * a naive model, and the trace's peaks are the model's. */
 #include "trace_path.h"
 
 #include "base/interner.h"
@@ -115,7 +115,7 @@ static void shadow_emit(void *context, const struct mt_event *event)
         shadow->ooms += event->kind == MT_EVENT_OOM;
 }
 
-/* The model: gets the same calls, and does everything cell by cell. */
+/* The model: gets the same calls, and executes them cell by cell. */
 struct model {
     uint32_t segment[CELLS]; /* 0: no memory */
     uint32_t next_segment;
@@ -174,7 +174,8 @@ static void model_fill(struct model *model, uint64_t first, uint64_t cells, uint
     model->reserved += cells;
 }
 
-/* The reserved ranges are the first cells; all memory in one is of one segment, that of its number from 1. */
+/* The reserved ranges are the first cells. All memory in one belongs to one segment, which has the range's number from
+ * 1. */
 static uint32_t model_range(uint64_t first, uint64_t cells)
 {
     bool within = first / RANGE_CELLS == (first + cells - 1) / RANGE_CELLS && first / RANGE_CELLS < RANGES;
@@ -233,7 +234,7 @@ static void model_raise(struct model *model)
         model->peaks[i] = now[i] > model->peaks[i] ? now[i] : model->peaks[i];
 }
 
-/* Tells both sides one thing at random. */
+/* Makes one random call to both sides. */
 static void tell_something(struct mt_foreign *foreign, struct model *model, const mt_label_id *labels, uint64_t time_ns)
 {
     uint64_t first = draw(CELLS), most = CELLS - first, cells = 1 + draw(most < 24 ? most : 24), what = draw(100);
@@ -276,7 +277,7 @@ static struct mt_foreign *begin_foreign(const struct mt_sink *sink, mt_label_id 
         struct mt_label label = {.category = mt_sink_category(sink, names[i]), .op = "foreign", .layer = i};
         labels[i] = sink->intern_label(sink->context, &label);
     }
-    for (uint64_t i = 0; i < 2 * RANGES; i++) /* by halves, since those of one owner join */
+    for (uint64_t i = 0; i < 2 * RANGES; i++) /* in halves, since ranges of one owner join */
         assert_true(mt_foreign_reserve(foreign, BASE + i * RANGE_CELLS / 2, RANGE_CELLS / 2, i / 2));
     for (uint64_t stream = 1; stream < 3; stream++) {
         const struct mt_foreign_block request = {.stream = STREAM + stream, .label = labels[0]};
@@ -302,7 +303,7 @@ static void check_state(const struct mt_foreign *foreign, const struct shadow *s
         assert_true(found.requested_bytes == b->requested && found.block_bytes == b->bytes && found.label == b->label);
         assert_int_equal(found.stream, b->stream == 0 ? 0 : STREAM + b->stream);
     }
-    for (uint64_t cell = 1; cell < CELLS; cell++) /* neighbours are of one segment on both sides, or on neither */
+    for (uint64_t cell = 1; cell < CELLS; cell++) /* neighbours belong to one segment on both sides, or on neither */
         if (model->segment[cell] != 0 && model->segment[cell - 1] != 0)
             assert_int_equal(shadow->segment[cell] == shadow->segment[cell - 1],
                              model->segment[cell] == model->segment[cell - 1]);
@@ -343,7 +344,7 @@ static int64_t peak_bytes(const char *measure)
     return sql_integer(path, sql);
 }
 
-/* The composition of the peak sums to it, by the names that were given. */
+/* The composition of the peak sums to it, by the given names. */
 static void the_peaks_of_a_trace_are_those_of_its_events(void **state)
 {
     (void)state;

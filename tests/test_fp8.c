@@ -1,5 +1,5 @@
-/* fp8 of any device's table, against a list of its values: every code is the nearest of what it stands for, scales follow
- * from the largest magnitude, the transposed copy is the same, and products are those of the values. The device may be
+/* fp8 in any device's table, against a list of its values: every code is the nearest to its value, scales follow from
+ * the largest magnitude, the transposed copy is the same, and products are products of the values. The device may be
  * given as an argument (default: cpu). */
 #include "gpu.h"
 #include "kernel_bench.h"
@@ -49,7 +49,8 @@ static double most_of(mt_dtype dtype)
     return is_e4m3(dtype) ? 448 : 57344;
 }
 
-/* Returns the code of the value that is nearest to `value`, of two the even one, and of all too small the largest. */
+/* Returns the code of the value that is nearest to `value`: the even one of two, and the largest for values beyond
+ * all. */
 static int nearest_code(mt_dtype dtype, double value)
 {
     int best = 0;
@@ -96,7 +97,7 @@ static void *read_from(const struct mtk_view *view)
     return raw;
 }
 
-/* Returns a view of `values`, rounded to `dtype`; what they became is written back. */
+/* Returns a view of `values`, rounded to `dtype`; the rounded values are written back. */
 static struct mtk_view upload_values(mt_dtype dtype, int64_t rows, int64_t columns, double *values)
 {
     struct mtk_view view = place_view(dtype, rows, columns);
@@ -111,7 +112,7 @@ static struct mtk_view upload_values(mt_dtype dtype, int64_t rows, int64_t colum
     return view;
 }
 
-/* A cast, with all that it writes read back. */
+/* A cast, with all of its outputs read back. */
 struct casting {
     struct mtk_view in, scale, codes, turned;
     float of_scale;
@@ -142,7 +143,7 @@ static void end_cast(struct casting *c)
 
 /* ---- casts ---- */
 
-/* Every value of a format with the numbers half-way to the next one and just beside those, and so many times over that
+/* Every value of a format, the midpoint to the next one, and numbers just above and below both, repeated until
  * they fill rows. The largest is among them, so that the scale is 1. */
 static void every_number_becomes_the_nearest_code(void **state)
 {
@@ -228,7 +229,7 @@ static void expect_codes(const struct casting *c, const double *values)
         }
 }
 
-/* One of the copies alone is the same as beside the other, and with a scale that is given. */
+/* One copy alone equals the same copy made together with the other, and with a given scale. */
 static void expect_same_alone(const struct casting *c)
 {
     const struct mtk_view codes = place_view(c->codes.dtype, c->in.shape[2], c->in.shape[3]);
@@ -368,7 +369,7 @@ static void a_product_whose_kernel_was_measured_is_the_same(void **state)
     bench.taken_bytes = 0;
 }
 
-/* Values that are not finite may not vanish in a cast that holds values to a range. */
+/* Non-finite values must not disappear in a cast that clamps values to a range. */
 static void a_product_of_what_is_not_finite_is_nan(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* Tests of the accounts of the fused model's ops: operations by formula, bytes of the update, and the blocks written.
- * The times of a simulated step and the answers about uses rest on them. */
+/* Tests of the accounts of the fused model's ops: operations by formula, bytes of the update, and the written blocks.
+ * The times of a simulated step and the answers about uses depend on them. */
 #include "alloc_opening.h"
 #include "device/backend.h"
 #include "fused_bench.h"
 
-/* The work that a device was told of. */
+/* The work that was reported to a device. */
 static struct {
     double on_units; /* operations */
     struct mt_work last;
@@ -46,9 +46,9 @@ static double multiplied_weights(const struct mt_model_config *m)
     return (double)m->layers * block_weights(m) + (double)(m->vocab * m->d_model);
 }
 
-/* Each weight takes a multiplication and an addition a token, three times: in forward and for either gradient. Of
- * attention's products flash skips the half that no query sees. It makes seven for the gradients; four suffice if
- * weights are kept. In fp32 it does not use matrix units. */
+/* Each weight needs a multiplication and an addition for each token, three times: in forward and for both gradients.
+ * For attention's products, flash skips the half that no query sees. It computes seven for the gradients; four suffice
+ * if weights are kept. In fp32 it does not use matrix units. */
 static double step_operations(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
@@ -95,7 +95,7 @@ static void a_checkpointed_block_is_multiplied_once_more(void **state)
     expect_operations(step_operations(&config) + again * tokens * (double)m->layers);
 }
 
-/* Four tensors of fp32 are read and three written, and the casts that are kept. */
+/* Four tensors of fp32 are read and three written, plus the casts that are kept. */
 static void an_update_moves_28_bytes_a_parameter(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static uint64_t scaled_blocks(const struct mt_model_config *m)
     return (uint64_t)blocks;
 }
 
-/* Both moments, by their form: in 8 bits those of the weights that products read, with two scales a block. */
+/* Both moments, by their form: 8 bits for the weights that products read, with two scales per block. */
 static uint64_t state_by_formula(const struct mt_training_config *config)
 {
     uint64_t all = mt_model_parameter_count(&config->model), multiplied = (uint64_t)multiplied_weights(&config->model);
@@ -163,7 +163,7 @@ static void moments_take_and_move_the_bytes_of_their_form(void **state)
     }
 }
 
-/* The bytes that a form saves are those that the peak falls by, where the state makes the peak. */
+/* The peak decreases by the bytes that a form saves, if the state makes the peak. */
 static void a_peak_falls_by_what_moments_save(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void a_peak_falls_by_what_moments_save(void **state)
 
 /* ---- logits ---- */
 
-/* Returns the bytes of the largest block that the head takes for logits in a full step. */
+/* Returns the bytes of the largest block that the head allocates for logits in a full step. */
 static uint64_t logits_of(const struct mt_training_config *config)
 {
     struct recording recording;
@@ -275,7 +275,7 @@ static void every_block_is_written_as_often_as_ops_write_it(void **state)
     recording_close(&recording);
 }
 
-/* So that advice knows what could be made again. */
+/* So that advice knows which blocks could be recomputed. */
 static void a_copy_in_fp8_is_known_as_a_copy(void **state)
 {
     (void)state;

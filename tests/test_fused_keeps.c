@@ -1,5 +1,5 @@
-/* The tensors that the fused model keeps, and their lifetimes: of a block the bytes that docs/fused.md lists, until
- * that block's backward; casts of weights as long as --weight-cast says, in every mode; transposed copies for one
+/* The tensors that the fused model keeps, and their lifetimes: for a block, the bytes in the table of docs/fused.md,
+ * until that block's backward; casts of weights as long as --weight-cast says, in every mode; transposed copies for one
  * product. */
 #include "fused_bench.h"
 
@@ -73,7 +73,7 @@ static void forward_keeps_of_a_block_what_the_table_says(void **state)
 /* ---- until when ---- */
 
 /* Returns the layer, counted from 1, in whose backward a block that forward kept is released; 0 if it is released
- * before those of all layers. */
+ * before all layers. */
 static int turn_of(const struct mt_label *label, int64_t layers)
 {
     if (label->layer >= 0)
@@ -122,7 +122,7 @@ static void backward_lets_go_of_a_block_before_the_next(void **state)
     }
 }
 
-/* Sums are not kept, so each takes the place of the one before it, and the first that of the embedding. */
+/* Sums are not kept, so each reuses the memory of the one before, and the first the embedding's. */
 static void without_gradients_the_residual_stream_is_one_tensor(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void without_gradients_the_residual_stream_is_one_tensor(void **state)
 
 /* ---- a sliced loss ---- */
 
-/* Beside the slice there is one tensor of the stream's width, the input of the head, from forward to backward. */
+/* In addition to the slice, one tensor of the stream's width, the input of the head, lives from forward to backward. */
 static void slices_of_logits_go_before_backward(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void slices_of_logits_go_before_backward(void **state)
     recording_close(&recording);
 }
 
-/* Gradients of the last step go when the loss begins to make those of the next, or did before forward. */
+/* The last step's gradients are released when the loss begins to make the next ones, or before forward. */
 static void a_sliced_loss_leaves_one_gradient_of_a_weight(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void casts_live_as_long_as_they_are_told_to(void **state)
 
 /* ---- copies for one product ---- */
 
-/* For matrix units that round to tf32, both operands of a sum over tokens are made dense along the tokens; those of
+/* For matrix units that round to tf32, both operands of a sum over tokens are made dense along the tokens; operands of
  * other products are not. */
 static void operands_are_turned_for_one_product_at_a_time(void **state)
 {
@@ -266,7 +266,7 @@ static void operands_are_turned_for_one_product_at_a_time(void **state)
 
 /* ---- copies in fp8 ---- */
 
-/* The bytes of copies in fp8 that are live: of weights, and of what is multiplied with them. */
+/* The bytes of live copies in fp8: of weights, and of the other operands. */
 struct live_codes {
     uint64_t of_weights, most_of_others, of_others;
     uint64_t of_weights_after_forward, at_step_ends;
@@ -298,8 +298,8 @@ static struct live_codes codes_of(const struct mt_training_config *config)
     return live;
 }
 
-/* A layer's weights have a byte an element between forward and backward, two if a block is computed again, and none with
- * weight-cast layer. The largest of the rest is the gate's gradient, twice. */
+/* A layer's weights have one byte per element between forward and backward, two if a block is recomputed, and none with
+ * weight_cast `layer`. The largest of the others is the gate's gradient, twice. */
 static void copies_in_fp8_go_after_their_last_product(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Updates that are queued beside backward (--optimizer-in-backward beside): work that touches bytes comes after all
- * earlier work that touched them, on any stream, also if a step fails half-way. */
+/* Updates that are queued during backward (--optimizer-in-backward beside): work that touches bytes comes after all
+ * earlier work that touched them, on any stream, even if a step fails half-way. */
 #include "alloc_opening.h"
 #include "queued_device.h"
 
@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-/* Two streams whose kernels note the bytes that they touch. Invariant: queues comes first, since a device is its first
- * member. */
+/* Two streams whose kernels record the bytes that they touch. Invariant: queues comes first, since a device is its
+ * first member. */
 struct card {
     struct queued_device queues;
     struct mt_device_table table;

@@ -1,5 +1,5 @@
 /* The graphs of a training run (--cuda-graph on), on a device that repeats steps: a step repeats an earlier one only if
- * all of its launches have the same addresses, and a step that failed or took memory becomes no graph. */
+ * all of its launches have the same addresses, and a step that failed or reserved memory becomes no graph. */
 #include "repeating_device.h"
 
 #include "alloc/alloc.h"
@@ -88,7 +88,7 @@ struct watcher {
     int norms;
 };
 
-/* Trains on such a device. Checks that the allocator is consistent afterwards and everything was given back. */
+/* Trains on such a device. Checks that the allocator is consistent afterwards and everything was freed. */
 static mt_status train_watched(struct repeating_device *repeating, const struct setup *setup, struct watcher *watcher)
 {
     const struct mt_training_config config = config_of(setup);
@@ -157,7 +157,7 @@ static void a_step_whose_gradients_are_reported_is_none_that_repeats(void **stat
     }
 }
 
-/* Takes a block, or gives it back, every few steps. */
+/* Allocates a block, or frees it, every few steps. */
 static void come_and_go(void *context, int64_t step, int64_t total, double loss, double step_ms)
 {
     enum { PERIOD = 40, BYTES = 3000 };
@@ -172,7 +172,7 @@ static void come_and_go(void *context, int64_t step, int64_t total, double loss,
     }
 }
 
-/* Gradients may lie at the same addresses while the next blocks lie elsewhere. */
+/* Gradients may have the same addresses while the next blocks have others. */
 static void a_block_of_somebody_else_makes_a_step_another(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void a_block_of_somebody_else_makes_a_step_another(void **state)
     }
 }
 
-/* The first step takes all memory, the second what its optimizer has left of it. */
+/* The first step allocates all memory, the second the memory that its optimizer has left. */
 static void steps_that_take_memory_are_dropped(void **state)
 {
     (void)state;

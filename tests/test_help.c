@@ -28,7 +28,7 @@ static void need(const char *tool)
     }
 }
 
-/* Every command, as `help --json` tells. */
+/* Returns every command, from `help --json`. */
 static json_t *load_table(void)
 {
     json_t *table = json_of(MEMTRACE("help --json"));
@@ -77,7 +77,7 @@ static void join_lines(char *text)
     *out = '\0';
 }
 
-/* The page says of each option what the table says, and so does --help. */
+/* The page documents each option like the table, and so does --help. */
 static void check_options(const json_t *command, const char *page)
 {
     static char shown[OUTPUT_BYTES], help[OUTPUT_BYTES];
@@ -186,7 +186,7 @@ static void groff_formats_every_page_without_a_warning(void **state)
     check_pages("groff -man -ww -z");
 }
 
-/* That pages have no date is meant: the same program makes the same page. */
+/* Pages intentionally have no date: the same program makes the same page. */
 static void mandoc_formats_every_page_without_a_warning(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Holes of random segments at random moments, against a map of every byte. */
+/* Gaps of random segments at random moments, against a map of every byte. */
 #include "analysis/fragmentation.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -16,7 +16,7 @@ enum { SEGMENTS = 6, PARTS = 8, BYTES = 64, EVENTS = 60, MOST_BLOCKS = 200 };
 /* The state of a byte of a segment after an event. */
 enum state { NO_MEMORY, FREE, HELD };
 
-/* A layout, and what byte b of segment s is after event e. Invariant: parts are ordered by segment and offset. */
+/* A layout, and the state of byte b of segment s after event e. Invariant: parts are ordered by segment and offset. */
 struct picture {
     struct mt_block_row blocks[MOST_BLOCKS];
     struct mt_segment_row segments[SEGMENTS];
@@ -33,7 +33,7 @@ static uint64_t draw(uint64_t *state, uint64_t below)
     return (*state >> 20) % below;
 }
 
-/* Pieces beside each other, or with gaps between them, each there for a time of its own. */
+/* Adjacent pieces, or pieces with gaps between them, each with its own lifetime. */
 static void make_parts(struct picture *picture, uint32_t segment, uint64_t *random)
 {
     for (uint64_t at = draw(random, 3); at < BYTES; at += draw(random, 2) * draw(random, 5)) {
@@ -70,7 +70,7 @@ static bool is_free(const struct picture *picture, const struct mt_block_row *bl
     return true;
 }
 
-/* Adds a block where there is free memory for as long as it lives. */
+/* Adds a block at free memory for its whole lifetime. */
 static void try_block(struct picture *picture, uint64_t *random)
 {
     struct mt_block_row block = {.segment = (uint32_t)draw(random, SEGMENTS), .offset = draw(random, BYTES)};
@@ -86,7 +86,7 @@ static void try_block(struct picture *picture, uint64_t *random)
     picture->blocks[picture->block_count++] = block;
 }
 
-/* The size of the hole at `*at`, which moves to its end; 0: there is no further one. */
+/* Returns the size of the gap at `*at`, which moves to its end; 0: there are no more. */
 static uint64_t next_hole(const unsigned char *state, uint64_t *at)
 {
     while (*at < BYTES && state[*at] != FREE)
@@ -158,7 +158,7 @@ static void count_holes(void *context, const struct mt_segment_holes *holes)
     *(size_t *)context += holes->hole_count;
 }
 
-/* As a damaged trace may say: then nothing is free beside them, and nothing wraps around. */
+/* In a damaged trace, blocks may overlap: then nothing is free between them, and nothing wraps around. */
 static void blocks_that_overlap_leave_no_hole_between_them(void **state)
 {
     (void)state;

@@ -109,7 +109,7 @@ static const json_t *find_row(const json_t *rows, const char *category)
     return NULL;
 }
 
-/* Returns how many blocks of a category a step asks for in a phase. */
+/* Returns the number of blocks of a category that a step requests in a phase. */
 static json_int_t count_in(const char *run, const char *phase, const char *category)
 {
     json_t *said = json_of(shell("\"$M\" categories --trace theirs.db --run %s --phase %s --json", run, phase)), *row;
@@ -121,8 +121,8 @@ static json_int_t count_in(const char *run, const char *phase, const char *categ
     return count;
 }
 
-/* The measurement counts what forward and loss ask for and, of categories that they do not ask for, all. It has no category
- * for some blocks, which are Other there, and averages the first step's state over all steps. */
+/* The measurement counts requests of forward and loss and, for categories without such requests, all. It has no
+ * category for some blocks, which are Other there, and averages the first step's state over all steps. */
 static void categories_are_those_that_were_measured(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void categories_are_those_that_were_measured(void **state)
     json_decref(reference);
 }
 
-/* True if a cause of our own runs has its name here, too. Of narrower tensors we only know that they got smaller. */
+/* True if a cause of our own runs has its name here, too. For narrower tensors we only know that they got smaller. */
 static void expect_cause(const json_t *diff, const json_t *expected)
 {
     size_t i;

@@ -1,4 +1,4 @@
-/* Fuzzes both readers of what NCCL says of its memory: of its log as a run, and of a file next to a snapshot. */
+/* Fuzzes both readers of NCCL's memory: of its log as a run, and of a file next to a snapshot. */
 #include "base/interner.h"
 #include "producers/file/import.h"
 #include "producers/file/nccl_log.h"

@@ -1,7 +1,7 @@
-/* Fuzzes readers of traces, verify and salvage: the bytes are changes of a whole trace, by SQL, so that they lie behind
- * SQLite and behind the checksums of pages.
+/* Fuzzes readers of traces, verify and salvage. The bytes are SQL changes of a complete trace, so that the damage is
+ * not in SQLite's structures or in the checksums of pages.
  *
- *  of each change   the table (1 byte), the column (1), the row (2), what to do (1), a number (8) */
+ *  of each change   the table (1 byte), the column (1), the row (2), the operation (1), a number (8) */
 #include "fuzzed_trace.h"
 
 enum { EVENTS = 250, CHANGE_BYTES = 13, MOST_CHANGES = 24 };

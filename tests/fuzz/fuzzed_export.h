@@ -1,5 +1,5 @@
-/* A file of a fuzzer for the reader of Nsight's exports. It has a name, since SQLite follows the links of
- * /proc/self/fd to nowhere. It lies in memory where there is such a folder, since each input gets one. */
+/* A file of a fuzzer for the reader of Nsight's exports. It has a name, since SQLite cannot follow the links in
+ * /proc/self/fd. It is in a memory file system if there is one, since each input gets a file. */
 #pragma once
 
 #include "base/interner.h"
@@ -24,7 +24,7 @@ static inline struct fuzzed_export fuzzed_export_create(void)
     return export;
 }
 
-/* Removes it, and the files that SQLite puts beside one that claims to have a write-ahead log. */
+/* Removes the file, and the files that SQLite creates next to one with a write-ahead log. */
 static inline void fuzzed_export_remove(const struct fuzzed_export *export)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
@@ -36,7 +36,7 @@ static inline void fuzzed_export_remove(const struct fuzzed_export *export)
     }
 }
 
-/* Replays it as an import does. */
+/* Replays the file like an import. */
 static inline void fuzzed_export_tell(const struct fuzzed_export *export)
 {
     struct mt_interner *interner = mt_interner_create();

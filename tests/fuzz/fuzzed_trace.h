@@ -1,5 +1,5 @@
-/* A trace of a fuzzer: one that is whole is recorded once, and each input damages a copy of it. Then it is asked all that a
- * trace can be asked, checked, and saved. The copies lie in memory where there is such a folder. */
+/* A fuzzer's trace. A complete trace is recorded once, and each input damages a copy of it. The copy is then queried in
+ * every way, verified, and salvaged. Copies are in a memory file system if there is one. */
 #pragma once
 
 #include "../read_rows.h"
@@ -44,7 +44,7 @@ static inline void fuzzed_name(char *out, size_t room, const char *folder, const
         abort();
 }
 
-/* The C library's own functions, behind those of AddressSanitizer. */
+/* The C library's own functions, which AddressSanitizer replaces. */
 void *__libc_malloc(size_t bytes);
 void *__libc_realloc(void *old, size_t bytes);
 void __libc_free(void *memory);
@@ -93,7 +93,7 @@ static inline void fuzzed_shutdown(void *unused)
     (void)unused;
 }
 
-/* SQLite is not what is fuzzed, and takes most of the time if AddressSanitizer watches its memory. */
+/* SQLite is not the target, and takes most of the time if AddressSanitizer checks its memory. */
 static inline void fuzzed_trust_sqlite(void)
 {
     static const sqlite3_mem_methods methods = {fuzzed_take,  fuzzed_free, fuzzed_resize,   fuzzed_size,
@@ -153,7 +153,7 @@ static inline void fuzzed_remove_folder(void)
     rmdir(names.folder);
 }
 
-/* Makes the folder before the first input. Returns true then: the fuzzer has `whole` to record. */
+/* Creates the folder before the first input. Then returns true: the fuzzer must record `whole`. */
 static inline bool fuzzed_begins(void)
 {
     if (whole.data != NULL)
@@ -301,7 +301,7 @@ static inline void fuzzed_see_saved(void *context, const struct mt_salvaged_run 
         abort();
 }
 
-/* Asks the trace, of four kinds of questions those whose bit is set in `kinds`. Answers may be refused; nothing else may
+/* Makes the queries whose kind has its bit set in `kinds`; there are four kinds. Queries may fail, but nothing else may
  * happen. */
 enum { ALL_KINDS = 15 };
 static inline void fuzzed_ask(const char *path, unsigned kinds)
@@ -325,13 +325,14 @@ static inline void fuzzed_ask(const char *path, unsigned kinds)
     mt_trace_close(trace);
 }
 
-/* Returns the kinds of questions that an input asks, by its last byte. */
+/* Returns the kinds of queries that an input selects, by its last byte. */
 static inline unsigned fuzzed_kinds(const uint8_t *data, size_t length)
 {
     return length > 0 ? data[length - 1] / 16 : ALL_KINDS;
 }
 
-/* Of one in SLOW inputs, verifies the trace, saves what can be read, and asks what was saved: this takes longer than all else. */
+/* For one in SLOW inputs, verifies and salvages the trace, and queries the result: this takes longer than all the
+ * rest. */
 enum { SLOW = 16 };
 static inline void fuzzed_verify(const uint8_t *data, size_t length)
 {
@@ -348,7 +349,7 @@ static inline void fuzzed_verify(const uint8_t *data, size_t length)
     fuzzed_remove(names.saved);
 }
 
-/* Asks, verifies and saves the damaged trace as the input says, and removes it. Returns what libFuzzer wants. */
+/* Queries, verifies and salvages the damaged trace as the input selects, and removes it. Returns libFuzzer's result. */
 static inline int fuzzed_try(const uint8_t *data, size_t length)
 {
     fuzzed_ask(names.path, fuzzed_kinds(data, length));
