@@ -30,7 +30,7 @@ struct mt_rule_answer {
     bool begins_step;
 };
 
-/* Patterns have the syntax of glob.h; NULL: anything. Owns its texts, including those of `sets`. Invariants: line_low
+/* Patterns have the syntax of glob.h; NULL: anything. Owns its texts and the texts of `sets`. Invariants: line_low
  * <= line_high; size_low <= size_high; a rule that sets a phase has no condition on the phase or on anything derived
  * from it. */
 struct mt_rule {

@@ -75,7 +75,7 @@ struct mt_value_key {
         .name = (text), .length = sizeof(text) - 1                                                                     \
     }
 
-/* Bounds of what is compared and read, since a file can refer to one large dict, or one long text, a million times in
+/* Bounds of comparisons and reads, since a file can refer to one large dict, or one long text, a million times in
  * two bytes each. */
 enum { MT_VALUE_MOST_KEYS = 64, MT_VALUE_MOST_TEXT_BYTES = 2048 };
 
