@@ -21,15 +21,15 @@
  *       memtrace_give(run, address);
  *   memtrace_run_close(run, MEMTRACE_RUN_DONE);
  *
- * Terms. A block is the memory of one request. It is live until it is given back. Its requested bytes are the bytes
- * asked for; its allocated bytes are the same, rounded up. Reserved bytes were taken from the device to hold blocks.
- * Those of them that no live block holds are cached. A peak is the highest value of one of these.
+ * Terms. A block is the memory of one request. It is live until it is freed. Its requested bytes are the size of the
+ * request; its allocated bytes are the same, rounded up. Reserved bytes are what the allocator got from the device to
+ * hold blocks. Reserved bytes without a live block are cached. A peak is the highest value of one of these.
  *
  * 1. Outcomes and errors           what functions return
  * 2. Runs                          open, close
  * 3. Labels, spans, steps          the purpose of memory
  * 4. The allocator                 memory that memtrace hands out
- * 5. Notes                         memory that is taken elsewhere
+ * 5. Notes                         memory that the program allocates elsewhere
  * 6. Questions                     reading a trace
  * 7. Programs                      starting other programs, recorded or on a simulated card
  *
@@ -40,11 +40,11 @@
  * the end and never removed. So structs that the caller makes begin with their size. Structs that the library makes are
  * reached through pointers; do not copy them as a whole, and do not use their sizeof.
  *
- * Threads. Every function of sections 3 to 5 may be called from any thread, also for the same run. Opening, closing and
- * all of section 6 take one thread at a time for one run or one trace, and section 7 one thread at a time for a process.
- * Different runs and traces are independent. A run
- * has one thread of its own, which writes the trace and blocks all signals. A run belongs to the process that opened
- * it: a forked child may exit or exec, and may not call anything with the run.
+ * Threads. Every function of sections 3 to 5 may be called from any thread, also for the same run. Open and close a
+ * run, and use a trace (section 6), from one thread at a time. Use section 7 from one thread at a time in the whole
+ * process. Different runs and traces are independent. A run has one thread of its own, which writes the trace and
+ * blocks all signals. A run belongs to the process that opened it: a forked child may exit or exec, but may not call
+ * any function with the run.
  *
  * The library never prints and never exits, with one exception: if the host has no memory left for its bookkeeping, or
  * a run has more than 16,777,215 labels, it says so on stderr and aborts. */
@@ -74,8 +74,9 @@ MEMTRACE_API const char *memtrace_version(void);
 
 /* ---- 1. Outcomes and errors -------------------------------------------------------------------------------------- */
 
-/* The outcome of a function that can fail: 0 or the reason. The numbers are the exit codes of the program `memtrace`.
- * Results are written through the last parameters, and only if the function returns MEMTRACE_OK. */
+/* The outcome of a function that can fail: 0 or the reason. The numbers are the exit codes of the program `memtrace`;
+ * some are used only there. Results are written through the last parameters, and only if the function returns
+ * MEMTRACE_OK. */
 typedef enum memtrace_status {
     MEMTRACE_OK = 0,
     MEMTRACE_FAILED = 1,         /* the file system, a driver or the like refused */
@@ -83,10 +84,10 @@ typedef enum memtrace_status {
     MEMTRACE_BAD_TRACE = 3,      /* not a trace, or a damaged one */
     MEMTRACE_NO_DEVICE = 4,      /* no such device, or no driver for it */
     MEMTRACE_OUT_OF_MEMORY = 5,  /* the device has no more memory: an ordinary outcome, after which the run goes on */
-    MEMTRACE_NOT_WRITTEN = 6,    /* the trace, or of the program a file or its answer, could not be written */
+    MEMTRACE_NOT_WRITTEN = 6,    /* the trace could not be written; as exit code also: the answer or another file */
     MEMTRACE_NO_HOST_MEMORY = 7, /* the host has no more memory */
-    MEMTRACE_NO_DRY_RUN = 8,     /* of the program: a dry run did not take place */
-    MEMTRACE_NOT_CERTAIN = 9     /* of the program: something that could take memory is unknown, with --strict */
+    MEMTRACE_NO_DRY_RUN = 8,     /* exit code only: a dry run did not take place */
+    MEMTRACE_NOT_CERTAIN = 9     /* exit code only: with --strict, something that could take memory is unknown */
 } memtrace_status;
 
 /* Returns a status in words, "out of device memory". The text is static. Any number is allowed. From any thread. */
@@ -109,29 +110,29 @@ typedef struct memtrace_run memtrace_run;
  *
  * All text is copied. */
 typedef struct memtrace_run_options {
-    /* sizeof(memtrace_run_options): it tells the library which fields exist. */
+    /* sizeof(memtrace_run_options). The library derives from it which fields exist. */
     size_t size;
 
     /* The path of the trace. The file is created if it does not exist; otherwise the run is added to it. Until the run
-     * is closed, a ring of 64 MiB lies beside it. NULL: "memtrace.db" in the current folder, which `memtrace` reads by
-     * default. */
+     * is closed, a ring file of 64 MiB exists next to it. NULL: "memtrace.db" in the current folder, the default of
+     * `memtrace`. */
     const char *trace;
 
-    /* The name of the run for `memtrace --run`, "baseline". NULL: it has a number only. */
+    /* The name of the run for `memtrace --run`, "baseline". NULL: the run has only a number. */
     const char *name;
 
-    /* The device, as for `memtrace run --device`: "cuda", "cuda:1"; "cpu", "cpu:4GiB"; "sim" (an H200 with no memory
-     * behind its addresses), "sim:a100-80gb", "sim:24GiB". NULL: none; then the run has notes (section 5) and no
+    /* The device, as for `memtrace run --device`: "cuda", "cuda:1"; "cpu", "cpu:4GiB"; "sim" (an H200 whose addresses
+     * have no memory), "sim:a100-80gb", "sim:24GiB". NULL: none; then the run has notes (section 5) and no
      * allocator. */
     const char *device;
 
-    /* The behaviour of the allocator, as for `memtrace run --alloc`: "policy=torch,max_split=200MiB" behaves as
-     * PyTorch's; "policy=tight" is memtrace's own, which reserves less. NULL: "policy=tight". Stored with the run as
-     * setting "alloc". */
+    /* The behaviour of the allocator, as for `memtrace run --alloc`: "policy=torch,max_split=200MiB" behaves like
+     * PyTorch's allocator; "policy=tight" is memtrace's own, which reserves less. NULL: "policy=tight". Stored with the
+     * run as setting "alloc". */
     const char *alloc;
 
-    /* Any facts to store with the run: name, value, name, value, …, NULL. Of two with the same name the last counts; of
-     * "alloc", always the allocator's own. NULL: none. */
+    /* Any facts to store with the run: name, value, name, value, …, NULL. If a name occurs twice, the last value
+     * counts. A value for "alloc" is ignored: that setting always describes the allocator. NULL: none. */
     const char *const *settings;
 
     /* For a run without a device: the name of the noted memory ("cuda:0 by my pool"; NULL: "noted"), and its capacity
@@ -139,32 +140,34 @@ typedef struct memtrace_run_options {
     const char *noted_device;
     uint64_t noted_capacity_bytes;
 
-    /* The place of the process in a job on several cards: its rank, from 0; the rank on its host, -1 if not known; the
-     * number of processes; and the name of the job, the same for all of them, NULL if not known. Both ranks are below
-     * world_size, and need not agree: hosts number their processes as they like. world_size 0: the process is none of a
-     * job, and the ranks do not count. The library stores the host and the process by itself. */
+    /* The place of the process in a distributed job: its rank, from 0; its rank on the host, or -1 if unknown; the
+     * number of processes; and the job's name, equal in all its processes, or NULL if unknown. Both ranks are below
+     * world_size. They need not be related, since hosts may number their processes in any order. world_size 0: the
+     * process does not belong to a job, and the ranks are ignored. The library stores the host and the process id
+     * itself. */
     int32_t rank, local_rank, world_size;
     const char *job;
 } memtrace_run_options;
 
-/* Opens a run. The caller closes it. From here on a crash loses nothing: the trace has every event until then, and the
- * run's state is "interrupted".
- * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it, which the text names.
- * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, rank,
- * allocator or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
+/* Opens a run. The caller closes it. From now on a crash loses nothing: the trace has every event up to the crash, and
+ * the run's state is "interrupted".
+ * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it; the error text names
+ * the writer. MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid
+ * device, rank, allocator or size. A failure leaves nothing behind except perhaps an empty trace, or a run in state
+ * "failed". */
 MEMTRACE_API memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run);
 
-/* The outcome of a run, as the program judges it. Answers show it. */
+/* The outcome of a run, as the program reports it. Answers show it. */
 typedef enum memtrace_outcome {
     MEMTRACE_RUN_DONE = 0,
     MEMTRACE_RUN_FAILED = 1,
     MEMTRACE_RUN_OUT_OF_MEMORY = 2 /* the run ended because a request was refused */
 } memtrace_outcome;
 
-/* Closes a run: gives the device's memory back, stores the remaining events, and frees `run`, also on failure. Blocks
- * that are live are freed; the trace has them as live at the end. No other thread may use the run meanwhile; join
- * threads that have used it first. Returns the first error of the whole recording: for example, a full disk does not
- * stop the program, and is reported here. NULL is allowed. */
+/* Closes a run: returns its memory to the device, stores the remaining events, and frees `run`, also on failure. Live
+ * blocks are freed; in the trace they are live at the end. No other thread may use the run during the call; join
+ * threads that have used it first. Returns the first error of the whole recording: a full disk, for example, does not
+ * stop the program and is reported here. NULL is allowed. */
 MEMTRACE_API memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome);
 
 /* Returns the number of the run in the trace, from 1. From any thread. */
@@ -178,26 +181,26 @@ typedef enum memtrace_role {
     MEMTRACE_PARAMETER = 1,
     MEMTRACE_GRADIENT = 2,
     MEMTRACE_OPTIMIZER_STATE = 3,
-    MEMTRACE_ACTIVATION = 4,  /* taken in forward and kept for backward */
+    MEMTRACE_ACTIVATION = 4,  /* allocated in forward and kept for backward */
     MEMTRACE_WEIGHT_CAST = 5, /* a weight in another precision */
     MEMTRACE_WORKSPACE = 6,   /* of a library */
     MEMTRACE_INPUT = 7,
     MEMTRACE_OTHER = 8,               /* anything else, or not known */
     MEMTRACE_BUFFER = 9,              /* of a module, such as running statistics */
     MEMTRACE_KEY_VALUE_CACHE = 10,    /* of a model that generates */
-    MEMTRACE_KEPT = 11,               /* stays to the end, and has no other role */
-    MEMTRACE_GATHERED_PARAMETER = 12, /* a sharded parameter, complete for as long as it is used */
-    MEMTRACE_UNKNOWN_ROLE = 13        /* looked for, and not found */
+    MEMTRACE_KEPT = 11,               /* lives to the end of the run, and has no other role */
+    MEMTRACE_GATHERED_PARAMETER = 12, /* a sharded parameter, gathered while it is used */
+    MEMTRACE_UNKNOWN_ROLE = 13        /* not found, although rules looked for it */
 } memtrace_role;
 
-/* The way in which the role of a block was found. */
+/* How the role of a block was found. */
 typedef enum memtrace_role_source {
-    MEMTRACE_DECLARED = 0, /* the program said it */
+    MEMTRACE_DECLARED = 0, /* the program declared it */
     MEMTRACE_OBSERVED = 1, /* a hook in the program saw it: a module's parameters, an optimizer's state */
-    MEMTRACE_INFERRED = 2  /* rules guessed it, from names or from the order of events */
+    MEMTRACE_INFERRED = 2  /* rules inferred it from names or from the order of events */
 } memtrace_role_source;
 
-/* The element type of a block: those of PyTorch. It is for people: it does not affect the bytes of a block. */
+/* The element type of a block, as in PyTorch. It is only shown: it does not affect the bytes of a block. */
 typedef enum memtrace_dtype {
     MEMTRACE_NO_DTYPE = 0,
     MEMTRACE_F32 = 1,
@@ -219,21 +222,21 @@ typedef enum memtrace_dtype {
     MEMTRACE_U16 = 17,
     MEMTRACE_U32 = 18,
     MEMTRACE_U64 = 19,
-    MEMTRACE_C32 = 20, /* complex numbers, by the bits of both parts */
+    MEMTRACE_C32 = 20, /* complex numbers; the name counts the bits of both parts */
     MEMTRACE_C64 = 21,
     MEMTRACE_C128 = 22
 } memtrace_dtype;
 
 enum { MEMTRACE_MOST_DIMS = 16 };
 
-/* The purpose of a block. It is a plain value: the library copies it, and stores equal labels once. Zero and NULL mean
+/* The purpose of a block. A plain value: the library copies it, and stores equal labels once. Zero and NULL mean
  * "unknown" in every field except `size`. The library adds the phase and, unless the label names a span, the thread's
- * span and layer. A program may fill one label, and change a field from block to block. */
+ * span and layer. A program may reuse one label and change only some fields between blocks. */
 typedef struct memtrace_label {
     /* sizeof(memtrace_label). */
     size_t size;
 
-    /* The category, by which peaks are broken down: one of memtrace's own ("Param", "Gradient", "Opt State",
+    /* The category, by which answers break down peaks: one of memtrace's own ("Param", "Gradient", "Opt State",
      * "Optimizer", "Embed", "Norm", "Attn", "AttnScores", "AttnOut", "Softmax", "FFN", "einsum", "Block", "Loss",
      * "Data", "Workspace"), or any other name of up to 63 bytes. A run has room for 64 categories; further ones count
      * as "Other". NULL or "": "Other". */
@@ -242,7 +245,7 @@ typedef struct memtrace_label {
     memtrace_role role;
     memtrace_dtype dtype;
 
-    /* The operation that asks for the block, "softmax.exp"; NULL: none. */
+    /* The operation that allocates the block, "softmax.exp"; NULL: none. */
     const char *op;
 
     /* The shape: `dims` numbers, 0 to MEMTRACE_MOST_DIMS. */
@@ -251,43 +254,44 @@ typedef struct memtrace_label {
 
     memtrace_role_source role_source;
 
-    /* The call stack of the request, a number from memtrace_stack; 0: not known. It is the block's alone: labels that
-     * differ by the stack are equal otherwise. memtrace_relabel and memtrace_note_relabel ignore it. */
+    /* The call stack of the request, a number from memtrace_stack; 0: unknown. It belongs to the block, not to the
+     * stored label: labels that differ only in the stack are equal. memtrace_relabel and memtrace_note_relabel ignore
+     * it. */
     uint32_t stack;
 
-    /* The span of the block, a number from memtrace_span; 0: the innermost that the thread has begun. */
+    /* The span of the block, a number from memtrace_span; 0: the thread's innermost open span. */
     uint32_t span;
 } memtrace_label;
 
-/* Return a number, from 1, and the same for equal arguments. memtrace_frame numbers a frame: a place in the program's
- * code. memtrace_stack numbers the stack whose innermost frame it is, called from the stack `parent` (0: from nothing).
- * Stacks are stored as a tree, so each frame of a deep stack costs once what is new in it. Texts are copied; NULL is ""
- * and line 0 is unknown.
+/* Return a number from 1, the same for equal arguments. memtrace_frame numbers a frame: a place in the program's code.
+ * memtrace_stack numbers the stack with the innermost frame `frame`, called from the stack `parent` (0: no caller).
+ * Stacks are stored as a tree, so a deep stack that shares its outer frames with others costs little. Texts are copied;
+ * NULL means "", and line 0 means unknown.
  *
  *   uint32_t main_stack = memtrace_stack(run, 0, memtrace_frame(run, "main", "train.py", 40));
  *   label.stack = memtrace_stack(run, main_stack, memtrace_frame(run, "forward", "model.py", 12));
  *
- * A caller that keeps the numbers of its frames and stacks pays nothing for those that come again. memtrace_stack
- * returns 0 for a number that is no frame or no stack of this run; a label takes 0 as "not known". */
+ * Callers may keep these numbers and use them again, which saves the calls. memtrace_stack returns 0 if a number is not
+ * a frame or stack of this run; in a label 0 means "unknown". */
 MEMTRACE_API uint32_t memtrace_frame(memtrace_run *run, const char *function, const char *file, uint32_t line);
 MEMTRACE_API uint32_t memtrace_stack(memtrace_run *run, uint32_t parent, uint32_t frame);
 
 /* Begin and end a span: a place in the program. Spans nest, and each thread has its own. A block belongs to the
- * innermost span of the thread that asks for it. Answers show the path of the span: "model.layers.7.ffn". A name may
- * contain dots. If it is a number, or ends with a dot and a number ("7", "layers.7"), that is the layer of all blocks
- * inside, unless a span around it has a layer: expert 3 of layer 7 is of layer 7. Answers merge blocks that differ by
- * the layer alone. The end of a thread ends its spans. The name is copied. MEMTRACE_USAGE for a name that is
- * NULL or "", and for an end without a beginning on this thread. */
+ * innermost span of the thread that allocates it. Answers show the path of the span: "model.layers.7.ffn". A name may
+ * contain dots. If it is a number, or ends with a dot and a number ("7", "layers.7"), the number is the layer of all
+ * blocks inside, unless a span around it has a layer: expert 3 inside layer 7 counts as layer 7. Answers merge blocks
+ * that differ only in the layer. When a thread ends, its spans end. The name is copied. MEMTRACE_USAGE if the name is
+ * NULL or "", or if this thread has no span to end. */
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
 
-/* Returns the number of the span with this path, the same for equal paths: for programs that know where a block
- * belongs without being there, such as hooks of autograd. Each part between dots is a span inside of the one before it,
- * and gives the layer as above. Empty parts do not count; a path without any other is 0, the root. */
+/* Returns the number of the span with this path, the same for equal paths. For code that knows where a block belongs
+ * but runs elsewhere, such as autograd hooks. Each part between dots is a span inside the previous one, and gives the
+ * layer as above. Empty parts are ignored; a path with no other parts is the root, 0. */
 MEMTRACE_API uint32_t memtrace_span(memtrace_run *run, const char *path);
 
-/* Begins a span by its number, for memtrace_span_end to end, whatever spans the thread has begun before. MEMTRACE_USAGE
- * for a number that memtrace_span did not return for this run. */
+/* Begins a span by its number, wherever the thread is; memtrace_span_end ends it. MEMTRACE_USAGE for a number that
+ * memtrace_span did not return for this run. */
 MEMTRACE_API memtrace_status memtrace_span_enter(memtrace_run *run, uint32_t span);
 
 /* The phase of a step. */
@@ -299,115 +303,116 @@ typedef enum memtrace_phase {
     MEMTRACE_OPTIMIZER = 4
 } memtrace_phase;
 
-/* Sets the phase of the run, for all its threads. MEMTRACE_USAGE for a number that is no phase. */
+/* Sets the phase of the run for all its threads. MEMTRACE_USAGE for an invalid phase. */
 MEMTRACE_API memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase);
 
-/* Begin and end a step. Steps are numbered from 0. A step that begins during another ends that one. Everything before
- * the first step is the beginning of the run. Answers give the peak of each. */
+/* Begin and end a step. Steps are numbered from 0. A step that begins during another ends the other. Everything before
+ * the first step is the beginning of the run. Answers give the peak of each step. */
 MEMTRACE_API void memtrace_step_begin(memtrace_run *run);
 MEMTRACE_API void memtrace_step_end(memtrace_run *run);
 
-/* Return the phase of the run, and the number of its step; MEMTRACE_BEFORE_STEPS if none is under way. */
+/* Return the phase of the run, and the number of the current step, or MEMTRACE_BEFORE_STEPS outside a step. */
 MEMTRACE_API memtrace_phase memtrace_phase_now(const memtrace_run *run);
 MEMTRACE_API int64_t memtrace_step_now(memtrace_run *run);
 
-/* Stores a number with the run, and with the current step if there is one: ("loss", 4.08). NAN means that there is no
- * value. The name is copied. MEMTRACE_USAGE for a name that is NULL or "". */
+/* Stores a number with the run, and with the current step if there is one: ("loss", 4.08). NAN means "no value". The
+ * name is copied. MEMTRACE_USAGE for a name that is NULL or "". */
 MEMTRACE_API memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value);
 
 /* ---- 4. The allocator -------------------------------------------------------------------------------------------- */
 
-/* A caching allocator on the run's device: it keeps memory that is given back, and hands it out again without asking
- * the driver. The functions of this section need a run with a device, except for memtrace_give(run, 0).
+/* A caching allocator on the run's device: it keeps freed memory and reuses it without a driver call. The functions of
+ * this section need a run with a device, except for memtrace_give(run, 0).
  *
- * On "cuda:1", a call that asks the driver makes that card the thread's current one, as cudaSetDevice does.
+ * On "cuda:1", a call that needs the driver makes that card the thread's current one, as cudaSetDevice does.
  *
- * An address is a number, since most are not the host's. memtrace_pointer converts it: on "cpu" to a host pointer, on
- * "cuda" to the pointer that kernels and cudaMemcpy take. On "sim" there is no memory at an address. */
+ * An address is a number, since most are not host addresses. memtrace_pointer converts it: on "cpu" to a host pointer,
+ * on "cuda" to the pointer that kernels and cudaMemcpy take. On "sim" there is no memory at an address. */
 
-/* Takes a block of at least `bytes`, aligned to 512, for work on `stream` (0 to 65535; 0 is the default one). `label`
- * may be NULL. If neither the cache nor the device has the memory, releases the cache and asks the device again.
- * MEMTRACE_OUT_OF_MEMORY if that fails, too; the trace stores the refused request (`memtrace oom`), and the run goes
- * on. MEMTRACE_USAGE for 0 bytes, for an invalid label, and for a run without a device. */
+/* Allocates a block of at least `bytes`, aligned to 512, for work on `stream` (0 to 65535; 0 is the default stream).
+ * `label` may be NULL. If neither the cache nor the device has enough memory, releases the cache and tries the device
+ * again. MEMTRACE_OUT_OF_MEMORY if that fails, too: the trace stores the refused request (`memtrace oom`), and the run
+ * continues. MEMTRACE_USAGE for 0 bytes, for an invalid label, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, uint16_t stream,
                                            const memtrace_label *label, uint64_t *out_address);
 
-/* Gives back the block that begins at the address. Does not wait: work on the same stream may get the block at once,
- * since it runs after the work that is queued there. Address 0 is allowed. MEMTRACE_USAGE if no live block begins
- * there. */
+/* Frees the block that begins at the address. Does not wait: the next request of the same stream may get the block at
+ * once, since its work runs after the work already queued there. Address 0 is allowed. MEMTRACE_USAGE if no live block
+ * begins at the address. */
 MEMTRACE_API memtrace_status memtrace_give(memtrace_run *run, uint64_t address);
 
-/* Gives the block that begins at the address another label: a product that becomes a gradient, a parameter that is
- * known as one later. The block stays where it is. In the trace it has the label from now on. Fails as memtrace_give,
- * and as memtrace_take for an invalid label. */
+/* Gives the block that begins at the address another label: a product becomes a gradient, or a block is later
+ * recognized as a parameter. The block does not move. In the trace it has the label from now on. Fails as
+ * memtrace_give, and as memtrace_take for an invalid label. */
 MEMTRACE_API memtrace_status memtrace_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label);
 
-/* Notes that work on another stream uses the block at the address, too. When the block is given back, its own stream
- * waits on the device for the work that `stream` has queued by then. Fails as memtrace_give. */
+/* Notes that work on another stream also uses the block at the address. When the block is freed, its own stream waits
+ * on the device for the work that `stream` has queued by then. Fails as memtrace_give. */
 MEMTRACE_API memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream);
 
-/* Returns the cudaStream_t of a stream on "cuda". The program must queue the work on it that it takes memory for. It
- * belongs to the library, and is valid until the run is closed. Returns NULL on devices that queue no work. */
+/* Returns the cudaStream_t of a stream on "cuda". The program must queue the work that uses the stream's blocks on it.
+ * The library owns it; it is valid until the run is closed. Returns NULL on devices without queues. */
 MEMTRACE_API void *memtrace_stream_handle(memtrace_run *run, uint16_t stream);
 
 /* Returns an address as a pointer. From any thread. */
 MEMTRACE_API void *memtrace_pointer(uint64_t address);
 
-/* Gives cached memory back to the device, for other users of the card: every segment, and every page, that holds no
- * block. Waits for queued work. MEMTRACE_USAGE for a run without a device. */
+/* Returns cached memory to the device, for other users of the card: every segment and every page without a live block.
+ * Waits for queued work. MEMTRACE_USAGE for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_release_cached(memtrace_run *run);
 
 /* A live block. `size` as in memtrace_statistics. */
 typedef struct memtrace_block {
     size_t size;              /* sizeof(memtrace_block) */
-    uint64_t address;         /* at which it begins */
-    uint64_t requested_bytes; /* as memtrace_take was asked */
+    uint64_t address;         /* its first byte */
+    uint64_t requested_bytes; /* as requested from memtrace_take */
     uint64_t allocated_bytes; /* rounded up */
-    uint16_t stream;          /* that it was taken for */
+    uint16_t stream;          /* for which it was allocated */
 } memtrace_block;
 
-/* Finds the live block that holds an address, its first or any other. Takes time proportional to the number of segments
- * and of blocks in one. MEMTRACE_USAGE if there is none, or for an invalid `size`. */
+/* Finds the live block that contains an address. Takes time proportional to the number of segments and of blocks in
+ * one. MEMTRACE_USAGE if there is no such block, or for an invalid `size`. */
 MEMTRACE_API memtrace_status memtrace_find(memtrace_run *run, uint64_t address, memtrace_block *out_block);
 
-/* Limits what the allocator may take from the device to a fraction of the card's memory, above 0 and up to 1, as
- * torch.cuda.set_per_process_memory_fraction does. What it has already stays. MEMTRACE_USAGE for another fraction. */
+/* Limits the allocator's memory to a fraction of the card's, above 0 and up to 1, as
+ * torch.cuda.set_per_process_memory_fraction does. The allocator keeps memory that it has already. MEMTRACE_USAGE for
+ * any other fraction. */
 MEMTRACE_API memtrace_status memtrace_set_memory_fraction(memtrace_run *run, double fraction);
 
-/* Gets the free memory of the device and all of it, as cudaMemGetInfo does. On "sim", CUDA's context has taken its part
- * and nobody else is there. MEMTRACE_FAILED if the driver fails. */
+/* Gets the device's free and total memory, as cudaMemGetInfo does. On "sim", CUDA's context is subtracted, and no other
+ * process uses the card. MEMTRACE_FAILED if the driver fails. */
 MEMTRACE_API memtrace_status memtrace_memory_info(memtrace_run *run, uint64_t *out_free_bytes,
                                                   uint64_t *out_total_bytes);
 
-/* The card of a run's device: of "sim" the one that it is called, of "cuda" the one that it is; "cpu" has the one that
- * memtrace was measured on. `size` as in memtrace_statistics. Text belongs to the run, and is valid until it is
+/* The card of a run's device. On "sim" it is the named card, on "cuda" the actual one, and on "cpu" the card that
+ * memtrace was measured on. `size` as in memtrace_statistics. The run owns the texts; they are valid until it is
  * closed. */
 typedef struct memtrace_card {
     size_t size;            /* sizeof(memtrace_card) */
-    const char *name;       /* as after "sim:", "h200" */
+    const char *name;       /* as in a device's name, "h200" of "sim:h200" */
     const char *product;    /* as the driver names it, "NVIDIA H200" */
-    uint64_t memory_bytes;  /* as the driver tells programs */
-    uint64_t context_bytes; /* of that, what CUDA's context takes; 0: not known */
-    int32_t capability;     /* of CUDA, times ten: 90 is 9.0 */
+    uint64_t memory_bytes;  /* total, as the driver reports it */
+    uint64_t context_bytes; /* the part of it that CUDA's context uses; 0: unknown */
+    int32_t capability;     /* CUDA compute capability, times ten: 90 is 9.0 */
     int32_t multiprocessors;
-    int32_t threads_per_multiprocessor; /* that may be resident at once */
-    uint64_t matmul_workspace_bytes;    /* that PyTorch gives to cuBLAS, for each thread and stream */
+    int32_t threads_per_multiprocessor; /* maximum of resident threads */
+    uint64_t matmul_workspace_bytes;    /* cuBLAS workspace that PyTorch allocates for each thread and stream */
 } memtrace_card;
 
 /* Gets the card. MEMTRACE_USAGE for an invalid `size`, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_run_card(memtrace_run *run, memtrace_card *out_card);
 
-/* The things that the allocator counts. A split block is a free part of a segment that live blocks keep from being
- * given back. An oversize one has max_split bytes or more, and is never split. */
+/* What the allocator counts. A split block is a free part of a segment that cannot be released, since the segment has
+ * live blocks. An oversize block has max_split bytes or more, and is never split. */
 enum {
-    MEMTRACE_COUNT_BLOCKS = 0, /* live ones */
+    MEMTRACE_COUNT_BLOCKS = 0, /* live */
     MEMTRACE_COUNT_SEGMENTS = 1,
     MEMTRACE_COUNT_SPLIT_BLOCKS = 2,
     MEMTRACE_COUNT_OVERSIZE_BLOCKS = 3,
     MEMTRACE_COUNT_OVERSIZE_SEGMENTS = 4,
     MEMTRACE_COUNT_REQUESTED_BYTES = 5, /* of live blocks */
     MEMTRACE_COUNT_ALLOCATED_BYTES = 6, /* of live blocks, rounded up */
-    MEMTRACE_COUNT_RESERVED_BYTES = 7,  /* taken from the device */
+    MEMTRACE_COUNT_RESERVED_BYTES = 7,  /* from the device */
     MEMTRACE_COUNT_SPLIT_BYTES = 8,
     MEMTRACE_COUNTERS = 9
 };
@@ -415,18 +420,18 @@ enum {
 /* The pools. Blocks of up to 1 MiB have segments of their own. */
 enum { MEMTRACE_SMALL_POOL = 0, MEMTRACE_LARGE_POOL = 1, MEMTRACE_BOTH_POOLS = 2, MEMTRACE_POOLS = 3 };
 
-/* A counter: current == taken - given; peak is the highest value of `current`. Those of both pools are the sums of the
- * pools', except for the peak, which is that of the sum. */
+/* A counter: current == taken - given; peak is the highest value of `current`. The counters of both pools are sums of
+ * the pools' counters, except for the peak, which is the peak of the sum. */
 typedef struct memtrace_counter {
     uint64_t current;
     uint64_t peak;         /* since the run was opened, or memtrace_reset_peaks */
     uint64_t taken, given; /* since the run was opened */
 } memtrace_counter;
 
-/* Statistics of the allocator. Set `size` before the call. Fields that are new in a newer library are left out; fields
- * that an older library lacks are 0.
+/* Statistics of the allocator. Set `size` before the call. An older program does not get the fields of a newer library;
+ * fields that an older library lacks are 0.
  *
- * The counters are those of torch.cuda.memory_stats, of which "allocated" and "freed" are `taken` and `given`:
+ * The counters match torch.cuda.memory_stats; its "allocated" and "freed" are `taken` and `given`:
  *
  *   allocation, segment         BLOCKS, SEGMENTS                        requested_bytes    REQUESTED_BYTES
  *   inactive_split, _bytes      SPLIT_BLOCKS, SPLIT_BYTES               allocated_bytes    ALLOCATED_BYTES
@@ -434,43 +439,43 @@ typedef struct memtrace_counter {
  *   oversize_segments           OVERSIZE_SEGMENTS                       num_ooms           refused
  *   active, active_bytes        BLOCKS, ALLOCATED_BYTES                 num_alloc_retries  retries
  *
- * A block is never active without being allocated: its memory is free for its own stream as soon as it is given back,
- * since that stream waits on the device for the others. Policy "tight" has no split blocks on devices that give and
- * take single pages, as PyTorch has none in expandable segments. */
+ * Active equals allocated here: freed memory is available to its own stream at once, since that stream waits on the
+ * device for the others. On devices that map and unmap single pages, policy "tight" has no split blocks, like PyTorch's
+ * expandable segments. */
 typedef struct memtrace_statistics {
     size_t size;              /* sizeof(memtrace_statistics) */
     uint64_t requested_bytes; /* of live blocks */
     uint64_t allocated_bytes; /* of live blocks, rounded up */
-    uint64_t reserved_bytes;  /* taken from the device */
+    uint64_t reserved_bytes;  /* from the device */
     uint64_t peak_requested_bytes;
     uint64_t peak_allocated_bytes;
     uint64_t peak_reserved_bytes;
-    uint64_t blocks;  /* live ones */
-    uint64_t taken;   /* blocks since the run was opened */
-    uint64_t refused; /* requests since then */
+    uint64_t blocks;  /* live */
+    uint64_t taken;   /* blocks allocated since the run was opened */
+    uint64_t refused; /* requests refused since then */
 
     memtrace_counter counters[MEMTRACE_COUNTERS][MEMTRACE_POOLS]; /* the fields above, in full and by pool */
-    uint64_t retries;            /* times that the whole cache was given back to ask the device again */
-    uint64_t largest_free_bytes; /* the largest block that is cached */
+    uint64_t retries;            /* how often the whole cache was released to try the device again */
+    uint64_t largest_free_bytes; /* the largest cached block */
     uint64_t max_split_bytes;    /* of the setting max_split; 2^64 - 1: no limit */
 } memtrace_statistics;
 
-/* Gets the statistics as of now; other threads may change them at any time. Takes time proportional to the number of
+/* Gets the current statistics; other threads may change them at any time. Takes time proportional to the number of
  * blocks. MEMTRACE_USAGE for an invalid `size`, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics);
 
-/* Lets every peak of the statistics begin again at the current value. Peaks in the trace are not affected.
- * MEMTRACE_USAGE for a run without a device. */
+/* Resets every peak of the statistics to the current value. Peaks in the trace are not affected. MEMTRACE_USAGE for a
+ * run without a device. */
 MEMTRACE_API memtrace_status memtrace_reset_peaks(memtrace_run *run);
 
 /* ---- 5. Notes ---------------------------------------------------------------------------------------------------- */
 
-/* Notes tell the trace of memory that the program takes elsewhere: cudaMalloc behind a wrapper, or a pool of its own.
- * They are for any run, with or without a device. An address is any number up to 2^63 - 1 that identifies memory. The
- * library never accesses it.
+/* Notes report memory that the program allocates elsewhere: from cudaMalloc, or from a pool of its own. They work on
+ * any run, with or without a device. An address is any number up to 2^63 - 1 that identifies memory. The library never
+ * accesses it.
  *
- * A program that takes each block from the driver notes blocks only. A program with a pool also notes the memory that
- * the pool maps and unmaps. Then reserved memory is the pool's, and allocated memory its users'.
+ * A program that allocates each block from the driver notes only blocks. A program with a pool also notes the memory
+ * that the pool maps and unmaps. Then the pool's memory is reserved, and its users' blocks are allocated memory.
  *
  *   cudaError_t my_malloc(void **out, size_t bytes)                  cudaError_t my_free(void *pointer)
  *   {                                                                {
@@ -480,12 +485,12 @@ MEMTRACE_API memtrace_status memtrace_reset_peaks(memtrace_run *run);
  *       return error;
  *   }
  *
- * Notes may contradict each other: a block where another is live, or the end or a new label of one that is not live.
- * Then the later note counts, and the contradiction is counted (memtrace_run_note_counts). No call fails for it. */
+ * Notes may contradict each other: a new block may overlap a live one, or a block that ends or gets a new label may not
+ * be live. Then the later note counts, and the contradiction is counted (memtrace_run_note_counts). No call fails. */
 
-/* Notes that a block was taken, with its requested bytes. `stream` is any number that identifies a stream, such as a
- * cudaStream_t; 0 is the default one. `label` may be NULL. MEMTRACE_USAGE for an invalid label; then nothing is
- * noted. */
+/* Notes that a block was allocated, with its requested bytes. `stream` is any number that identifies a stream, such as
+ * a cudaStream_t; 0 is the default stream. `label` may be NULL. If the label is invalid, returns MEMTRACE_USAGE and
+ * notes nothing. */
 MEMTRACE_API memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
                                                 const memtrace_label *label);
 
@@ -501,23 +506,23 @@ MEMTRACE_API memtrace_status memtrace_note_relabel(memtrace_run *run, uint64_t a
 MEMTRACE_API memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream,
                                                    const memtrace_label *label);
 
-/* Note that a pool has taken memory, or is about to give memory back: all that it took at once, or any part. */
+/* Note that a pool has mapped memory, or is about to unmap some: all of an earlier mapping, or any part. */
 MEMTRACE_API void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream);
 MEMTRACE_API void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes);
 
-/* The kinds of memory that no allocator handed out. */
+/* Kinds of memory outside all allocators. */
 typedef enum memtrace_outside {
-    MEMTRACE_CONTEXT = 0, /* the context and the code of CUDA */
-    MEMTRACE_LIBRARY = 1, /* libraries, for themselves */
-    MEMTRACE_NCCL = 2,    /* buffers of communication */
+    MEMTRACE_CONTEXT = 0, /* CUDA's context and code */
+    MEMTRACE_LIBRARY = 1, /* internal memory of libraries */
+    MEMTRACE_NCCL = 2,    /* communication buffers */
     MEMTRACE_OUTSIDE = 3  /* anything else that the driver counts for the process */
 } memtrace_outside;
 
-/* Notes memory outside of all allocators: from now on its holder has `bytes` in all; 0 ends it. `name` is the holder
- * within its kind, "cuBLAS", "ring 0"; NULL or "" for all of the kind. It is copied. The trace keeps each note in its
- * table `outside`; `memtrace peak` shows the most that each holder had. `memtrace used` divides a figure of the driver,
- * which runs of the library do not store.
- * MEMTRACE_USAGE for a number that is no kind, and for more than 2^63 - 1 bytes. */
+/* Notes memory outside all allocators: from now on its holder has `bytes` in total; 0 ends it. `name` is the holder
+ * within its kind, "cuBLAS", "ring 0"; NULL or "" stands for the whole kind. It is copied. The trace stores each note
+ * in its table `outside`; `memtrace peak` shows the maximum of each holder. `memtrace used` does not apply: it needs
+ * figures of the driver, which the library does not store.
+ * MEMTRACE_USAGE for an invalid kind, and for more than 2^63 - 1 bytes. */
 MEMTRACE_API memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name,
                                                    uint64_t bytes);
 
@@ -526,7 +531,7 @@ typedef struct memtrace_note_counts {
     size_t size;              /* sizeof(memtrace_note_counts) */
     uint64_t takes, gives;    /* calls */
     uint64_t maps, unmaps;    /* calls */
-    uint64_t unseen_gives;    /* gives of addresses where no block was noted */
+    uint64_t unseen_gives;    /* frees of addresses where no block was noted */
     uint64_t lost_gives;      /* blocks that ended because another one was noted in their place */
     uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped */
     uint64_t ignored;         /* calls about 0 bytes, or beyond the highest address */
@@ -538,8 +543,8 @@ MEMTRACE_API memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrac
 
 /* ---- 6. Questions ------------------------------------------------------------------------------------------------ */
 
-/* A trace that was opened for reading. It stays as it was at that moment: of a run that is still going on, it has the
- * events stored by then.
+/* A trace that was opened for reading. It does not change while it is open: of a run in progress, it has the events
+ * that were stored before.
  *
  *   memtrace_trace *trace;
  *   const memtrace_run_row *run;
@@ -554,15 +559,15 @@ MEMTRACE_API memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrac
  *   }
  *   memtrace_trace_close(trace);
  *
- * Every question can fail with MEMTRACE_BAD_TRACE for a damaged file, besides the failures documented with it.
+ * Every question can fail with MEMTRACE_BAD_TRACE for a damaged file, in addition to the failures documented with it.
  *
- * Ownership: an answer is a struct, or an array of pointers to structs, in one allocation. It belongs to the caller,
- * who frees it with memtrace_free. Rows of runs and all text belong to the trace, and are valid until it is closed.
- * Text may contain anything, since the author of the trace wrote it. */
+ * Ownership: an answer is a struct, or an array of pointers to structs, in one allocation. The caller owns it and frees
+ * it with memtrace_free. The trace owns run rows and all texts; they are valid until it is closed. Treat texts as
+ * untrusted, since the author of the trace wrote them. */
 typedef struct memtrace_trace memtrace_trace;
 
-/* Opens a trace. The caller closes it. First stores what a killed program left in the ring. MEMTRACE_BAD_TRACE if there
- * is no such file, or it is not a trace. MEMTRACE_USAGE if the path is NULL. */
+/* Opens a trace. The caller closes it. First stores records that a killed program left in the ring. MEMTRACE_BAD_TRACE
+ * if there is no such file, or it is not a trace. MEMTRACE_USAGE if the path is NULL. */
 MEMTRACE_API memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace);
 MEMTRACE_API void memtrace_trace_close(memtrace_trace *trace); /* NULL is allowed */
 
@@ -579,13 +584,13 @@ typedef struct memtrace_run_row {
     uint64_t capacity_bytes;
     int64_t events;
     int64_t lost_events; /* if not 0, storing failed, and answers cover the events before that */
-    int64_t steps;       /* that were begun */
+    int64_t steps;       /* begun */
 
-    int64_t missing_records; /* if not 0, the process was killed, and so many of its last records could not be read */
-    int64_t rank;            /* in its job, from 0; -1: the run is none of a job */
+    int64_t missing_records; /* if not 0, the process was killed, and this many of its last records could not be read */
+    int64_t rank;            /* in its job, from 0; -1: the run does not belong to a job */
     int64_t local_rank;      /* on its host; -1: not known */
     int64_t world_size;      /* processes of the job; -1: not known */
-    const char *host;        /* that recorded it; "": not known */
+    const char *host;        /* on which it was recorded; "": unknown */
     const char *job;         /* the same for all ranks; "": not known */
 } memtrace_run_row;
 
@@ -593,29 +598,28 @@ typedef struct memtrace_run_row {
 MEMTRACE_API memtrace_status memtrace_trace_runs(memtrace_trace *trace, const memtrace_run_row *const **out_rows,
                                                  size_t *out_count);
 
-/* Finds a run by number or name ("3", "baseline": the newest of that name); NULL: the newest run. The row belongs to
- * the trace, and is the argument of the questions below. MEMTRACE_USAGE if there is no such run; the error text lists
- * the runs. */
+/* Finds a run by number or name ("3", "baseline"; the newest of that name), or the newest run for NULL. The trace owns
+ * the row; pass it to the functions below. MEMTRACE_USAGE if there is no such run; the error text lists the runs. */
 MEMTRACE_API memtrace_status memtrace_trace_find_run(memtrace_trace *trace, const char *which,
                                                      const memtrace_run_row **out_run);
 
-/* The bytes that a peak is of. */
+/* What a peak measures. */
 typedef enum memtrace_measured {
     MEMTRACE_ALLOCATED = 0, /* of live blocks, rounded up */
     MEMTRACE_REQUESTED = 1, /* of live blocks, as requested */
-    MEMTRACE_RESERVED = 2   /* taken from the device */
+    MEMTRACE_RESERVED = 2   /* from the device */
 } memtrace_measured;
 
-/* The share of one category in a peak; of memtrace_trace_peak_by, of one role, module or other group. */
+/* The share of one category in a peak, or, from memtrace_trace_peak_by, of one role, module or other group. */
 typedef struct memtrace_share {
     const char *category; /* or the name of the group */
     uint64_t allocated_bytes, requested_bytes, blocks;
 } memtrace_share;
 
-/* A peak: the first moment with the highest value, and its shares, the largest first. The allocated bytes of the shares
- * (requested bytes for MEMTRACE_REQUESTED) and cached_bytes sum to `bytes`. */
+/* A peak: the first moment with the highest value, and its shares, largest first. `bytes` is the sum of cached_bytes
+ * and the shares' allocated bytes (requested bytes for MEMTRACE_REQUESTED). */
 typedef struct memtrace_peak {
-    uint64_t bytes;        /* 0: nothing was ever taken */
+    uint64_t bytes;        /* 0: the run allocated nothing */
     uint64_t cached_bytes; /* for MEMTRACE_RESERVED, bytes that no block held; otherwise 0 */
     int64_t step;          /* -1: before the first */
     uint64_t time_ns;      /* since the run began */
@@ -632,29 +636,30 @@ enum { MEMTRACE_ALL_STEPS = -2, MEMTRACE_BEFORE_STEPS = -1 };
 MEMTRACE_API memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                                  memtrace_measured measured, const memtrace_peak **out_peak);
 
-/* Does the same with shares by `key`: "role", "category", "module", "op", "phase" or "dtype". A module is the path of
- * the span that asked, with "*" for the number of its layer. MEMTRACE_USAGE also for another key, or NULL. */
+/* Like memtrace_trace_peak, with shares by `key`: "role", "category", "module", "op", "phase" or "dtype". A module is
+ * the path of the allocating span, with "*" for the number of its layer. MEMTRACE_USAGE also for another key, or
+ * NULL. */
 MEMTRACE_API memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                                     memtrace_measured measured, const char *key,
                                                     const memtrace_peak **out_peak);
 
 /* Blocks that are equal except for their layer. */
 typedef struct memtrace_top_row {
-    uint64_t bytes; /* of one, as requested */
+    uint64_t bytes; /* of one block, as requested */
     uint64_t count;
     const char *category, *op, *phase, *role, *dtype, *shape;
-    const char *span; /* with "*" for the number of the layer if there are several */
+    const char *span; /* with "*" for the layer's number if several layers have such blocks */
     int64_t step;     /* of the first of them; -1: before the first step */
 } memtrace_top_row;
 
-/* The blocks that memtrace_trace_top counts. */
+/* Which blocks memtrace_trace_top counts. */
 typedef enum memtrace_moment {
     MEMTRACE_AT_PEAK = 0,  /* blocks that were live at the peak of allocated bytes */
     MEMTRACE_WHOLE_RUN = 1 /* all blocks of the run */
 } memtrace_moment;
 
-/* Gets the `limit` largest rows, the largest first. If a whole run has more than 131,072 kinds of blocks, the smallest
- * kinds are left out. MEMTRACE_USAGE for an invalid moment. */
+/* Gets the `limit` largest rows, largest first. If a whole run has more than 131,072 kinds of blocks, the smallest are
+ * left out. MEMTRACE_USAGE for an invalid moment. */
 MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row *run,
                                                 memtrace_moment moment, size_t limit,
                                                 const memtrace_top_row *const **out_rows, size_t *out_count);
@@ -665,11 +670,11 @@ typedef struct memtrace_category_row {
     uint64_t max_bytes;     /* the largest block of the run, as requested */
     uint64_t total_bytes;   /* of all blocks of the run, as requested */
     uint64_t per_step;      /* number of blocks in the last full step */
-    uint64_t forward_bytes; /* the largest block that was taken in forward and loss, as requested; 0: none */
+    uint64_t forward_bytes; /* the largest block allocated in forward and loss, as requested; 0: none */
 } memtrace_category_row;
 
-/* Gets a row for each category, the largest max_bytes first. Counts blocks that were taken in `phase` ("forward"), or
- * in any if that is NULL; forward_bytes is the same for all. */
+/* Gets a row for each category, largest max_bytes first. Counts blocks allocated in `phase` ("forward"), or in any
+ * phase if it is NULL; forward_bytes does not depend on it. */
 MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run,
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);
@@ -677,50 +682,50 @@ MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, co
 /* The horizontal axis of a curve. */
 typedef enum memtrace_axis {
     MEMTRACE_BY_TIME = 0, /* nanoseconds since the run began */
-    MEMTRACE_BY_EVENT = 1 /* events of the run, from 0: for a dry run, since its times are the host's */
+    MEMTRACE_BY_EVENT = 1 /* events of the run, from 0. Best for dry runs, whose times are the host's. */
 } memtrace_axis;
 
-/* Allocated bytes over a run, for a small chart. bytes[i] is the most that was allocated from i * bin to (i + 1) * bin. */
+/* Allocated bytes over a run, for a small chart. bytes[i] is the maximum from i * bin to (i + 1) * bin. */
 typedef struct memtrace_curve {
     memtrace_axis axis;
-    uint64_t bin, end; /* on the axis: the width of a bin, and the last event */
+    uint64_t bin, end; /* the width of a bin and the last event, in units of the axis */
     size_t count;      /* at most 256; 0: the run has no event */
     const uint64_t *bytes;
 } memtrace_curve;
 
-/* Gets the curve of a run. Reads all its events, which takes some 200 ns each. */
+/* Gets the curve of a run. Reads all its events, which takes about 200 ns per event. */
 MEMTRACE_API memtrace_status memtrace_trace_curve(memtrace_trace *trace, const memtrace_run_row *run,
                                                   const memtrace_curve **out_curve);
 
-/* A cause of the difference in memory of two runs, A and B. Only blocks that differ count: equal ones cancel out. */
+/* One cause of the memory difference between two runs, A and B. Blocks that both runs have cancel out. */
 typedef struct memtrace_cause {
     const char *kind;            /* "parameters", "weight_casts", "activation_size", …; docs/json.md lists them */
-    const char *category;        /* of activations; otherwise "" */
-    int64_t bytes;               /* more in B; never 0 */
-    uint64_t a_blocks, b_blocks; /* that show it */
-    uint64_t a_bytes, b_bytes;   /* of these, as requested */
+    const char *category;        /* for activations; otherwise "" */
+    int64_t bytes;               /* B minus A; never 0 */
+    uint64_t a_blocks, b_blocks; /* blocks with this difference */
+    uint64_t a_bytes, b_bytes;   /* their requested bytes */
 } memtrace_cause;
 
-/* Compares run `a` of one opened trace with run `b` of the same or another one, at their peaks of allocated or reserved
- * bytes. The causes come largest magnitude first; their bytes sum to the difference of the peaks, to the byte.
- * MEMTRACE_USAGE if a run never got a block, or for MEMTRACE_REQUESTED. */
+/* Compares run `a` of one open trace with run `b` of the same or another trace, at their peaks of allocated or reserved
+ * bytes. The causes are ordered by magnitude; their bytes sum exactly to the difference of the peaks. MEMTRACE_USAGE if
+ * a run has no blocks, or for MEMTRACE_REQUESTED. */
 MEMTRACE_API memtrace_status memtrace_trace_diff(memtrace_trace *a_trace, const memtrace_run_row *a,
                                                  memtrace_trace *b_trace, const memtrace_run_row *b,
                                                  memtrace_measured measured, const memtrace_cause *const **out_rows,
                                                  size_t *out_count);
 
-/* Memory that a run wastes, by blocks that are alike, and how far its peak falls without it. */
+/* Memory that a run wastes, and how far the peak falls without the waste. Similar blocks are one finding. */
 typedef struct memtrace_finding {
     const char *pattern; /* "late free", "gradients in forward", "fragmentation", …; as `pattern` in JSON */
-    const char *category, *role, *op, *phase, *span; /* of the blocks; "" where they differ */
+    const char *category, *role, *op, *phase, *span; /* common to the blocks; otherwise "" */
     uint64_t bytes, blocks;                          /* wasted at the peak */
-    uint64_t saved_bytes; /* how much lower the peak of requested bytes is in a replay without the waste; of
-                           * fragmentation, that of reserved bytes */
+    uint64_t saved_bytes; /* how far the requested peak, or for fragmentation the reserved peak, falls in a replay */
 } memtrace_finding;
 
-/* Gets at most `limit` findings in the order of `memtrace advise`: what one option mends, if it saves a tenth of the
- * most, then the largest saving. Each claim was checked by a replay: of a run of `memtrace run` with PyTorch's
- * allocator, of another one with its own. MEMTRACE_USAGE for a limit of 0, or a run with too many events. */
+/* Gets at most `limit` findings in the order of `memtrace advise`: first those that one option fixes, if it saves at
+ * least a tenth of the largest saving; then by saving. Each saving was verified by a replay, with PyTorch's allocator
+ * for runs of `memtrace run` and with the run's own allocator for others. MEMTRACE_USAGE for a limit of 0, or a run
+ * with too many events. */
 MEMTRACE_API memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_row *run, size_t limit,
                                                    const memtrace_finding *const **out_rows, size_t *out_count);
 
@@ -729,17 +734,17 @@ typedef struct memtrace_setting {
     const char *name, *value;
 } memtrace_setting;
 
-/* A run of memtrace's own model on a device. */
+/* Whether a run of memtrace's built-in model fits a device. */
 typedef struct memtrace_fit {
     int fits;
     uint64_t capacity_bytes; /* of the device */
-    uint64_t reserved_bytes; /* fits: the peak of reserved bytes */
-    uint64_t enough_bytes;   /* does not fit: a capacity that suffices */
+    uint64_t reserved_bytes; /* if it fits, the peak of reserved bytes */
+    uint64_t enough_bytes;   /* if not, a sufficient capacity */
 } memtrace_fit;
 
-/* Simulates the run with these settings, and defaults for the others, but PyTorch's allocator unless "alloc" is set, on
- * a simulated device ("sim:rtx4090", "sim:24GiB"). Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting
- * or value, or another device. */
+/* Simulates `memtrace run` with these settings on a simulated device ("sim:rtx4090", "sim:24GiB"). Other settings have
+ * their defaults, except that "alloc" is PyTorch's allocator. Takes milliseconds and needs no GPU. MEMTRACE_USAGE for
+ * an unknown setting or value, or another device. */
 MEMTRACE_API memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t count, const char *device,
                                                 memtrace_fit *out_fit);
 
@@ -748,27 +753,27 @@ typedef enum memtrace_format {
     MEMTRACE_BLOCKS_CSV = 0,   /* a row for each block */
     MEMTRACE_EVENTS_CSV = 1,   /* a row for each allocation and free */
     MEMTRACE_FOLDED = 2,       /* stacks at the peak of allocated bytes, for flame graphs */
-    MEMTRACE_TORCH_PICKLE = 3, /* a memory snapshot of PyTorch */
+    MEMTRACE_TORCH_PICKLE = 3, /* a PyTorch memory snapshot */
     MEMTRACE_PERFETTO = 4      /* JSON for ui.perfetto.dev */
 } memtrace_format;
 
-/* Writes a run to `path`, compressed with gzip if that ends in ".gz"; an existing file is replaced once the new one is
- * complete. MEMTRACE_USAGE for an unknown format or a path that is a trace; MEMTRACE_NOT_WRITTEN if it can't be
+/* Writes a run to `path`, compressed with gzip if the name ends in ".gz". Replaces an existing file once the new one is
+ * complete. MEMTRACE_USAGE for an unknown format or if `path` is a trace; MEMTRACE_NOT_WRITTEN if the file can't be
  * written. */
 MEMTRACE_API memtrace_status memtrace_trace_export(memtrace_trace *trace, const memtrace_run_row *run,
                                                    memtrace_format format, const char *path);
 
 /* ---- 7. Programs ------------------------------------------------------------------------------------------------- */
 
-/* The ways to run a program. */
+/* Ways to run a program. */
 typedef enum memtrace_program_mode {
-    MEMTRACE_RUN_DRY = 0,     /* a program of PyTorch on a simulated card, as `memtrace dry-run`: takes no GPU */
-    MEMTRACE_RUN_RECORDED = 1 /* any program on the cards that are there, as `memtrace record` */
+    MEMTRACE_RUN_DRY = 0,     /* a PyTorch program on a simulated card, as `memtrace dry-run`; needs no GPU */
+    MEMTRACE_RUN_RECORDED = 1 /* any program on the cards of this machine, as `memtrace record` */
 } memtrace_program_mode;
 
 enum { MEMTRACE_EVERY_STEP = -1 };
 
-/* A program, and how it is run. Zero or NULL is a sensible value of every field except `size` and `words`:
+/* A program and how to run it. Zero or NULL is a sensible value of every field except `size` and `words`:
  *
  *   const char *words[] = {"train.py", "--batch", "8", NULL};
  *   memtrace_program_options options = {.size = sizeof options, .words = words, .device = "sim:rtx4090"};
@@ -781,135 +786,140 @@ enum { MEMTRACE_EVERY_STEP = -1 };
  *       printf("%s needs %llu bytes\n", rows[i]->trace, (unsigned long long)rows[i]->needed_bytes);
  *   memtrace_free(rows);
  *
- * The program has the environment and the folder of this process. While it runs, signals that other processes send to this
- * one are blocked for the calling thread and passed on to the program, and a handler of SIGCHLD is not called. If another
- * thread waits for any child process, it may receive the program's exit code; then the code here is 127. */
+ * The program inherits this process's environment and working folder. While it runs, the calling thread blocks signals
+ * that other processes send to this process, and passes them on to the program; a handler of SIGCHLD is not called. If
+ * another thread waits for any child process, it may receive the program's exit code; then the exit code here is
+ * 127. */
 typedef struct memtrace_program_options {
     /* sizeof(memtrace_program_options). */
     size_t size;
 
-    /* The program and its arguments, ending with NULL. A Python script runs under python of $VIRTUAL_ENV, else
-     * .venv/bin/python, else python3. A launcher's words, such as torchrun's, are run as its ranks. */
+    /* The program and its arguments, ending with NULL. A Python script runs under the python of $VIRTUAL_ENV, else
+     * .venv/bin/python, else python3. The command line of a launcher, such as torchrun, runs as its ranks. */
     const char *const *words;
 
     memtrace_program_mode mode;
 
-    /* Dry: the simulated card, "sim:h100"; NULL: "sim". Recorded: the number of the only GPU whose memory counts, "0";
-     * NULL: all. */
+    /* Dry: the simulated card, "sim:h100"; NULL: "sim". Recorded: the number of the only GPU to record, "0"; NULL:
+     * all. */
     const char *device;
 
-    /* The trace that the runs are added to; NULL: "memtrace.db" in the current folder. memtrace_program_fit and
-     * memtrace_program_largest add none. */
+    /* The trace to which the runs are added; NULL: "memtrace.db" in the current folder. memtrace_program_fit and
+     * memtrace_program_largest add no runs. */
     const char *trace;
 
     /* The name of the runs; NULL: none. */
     const char *name;
 
-    /* The number of an open file for the program's stdout and stderr; 0: the program prints where this process does.
-     * Functions that run it several times ignore it, and discard the program's output. */
+    /* A file descriptor for the stdout and stderr of the program; 0: the same as this process. Functions that run it
+     * several times ignore this, and discard the output. */
     int output;
 
     /* For dry runs: the options of `memtrace dry-run`. */
-    int32_t cards;          /* that the program sees; 0: 1, or one for each rank of a node */
-    int64_t ranks;          /* 0: as a launcher's words say, or one process */
-    const char *only_ranks; /* a list of the ranks to run, "0,1,510-511"; NULL: all, or some that stand for all */
-    int64_t steps;          /* after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
-    int64_t time_limit_s;   /* 0: none */
-    const char *assumed; /* where values are not computed: a number, or "none", "all" or "50%" for the true elements of
-                              * masks; NULL: "1". memtrace_program_run takes a list, "0.5,2,none", and runs once for each */
-    const char *free_memory; /* the part of the card that other processes leave free, "20GiB"; NULL: all */
+    int32_t cards;          /* number of cards the program sees; 0: 1, or one for each rank of a node */
+    int64_t ranks;          /* 0: from the launcher's command line, or one process */
+    const char *only_ranks; /* the ranks to run, "0,1,510-511"; NULL: all, or some that represent all */
+    int64_t steps; /* steps after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
+    int64_t time_limit_s; /* 0: none */
+    /* The value assumed for numbers that are not computed: a number, or "none", "all" or "50%" for the true elements of
+     * masks; NULL: "1". memtrace_program_run takes a list, "0.5,2,none", and runs once for each. */
+    const char *assumed;
+    const char *free_memory; /* how much of the card's memory other processes leave free, "20GiB"; NULL: all */
 
     /* For recorded programs: the options of `memtrace record`. */
-    int kernels;            /* not 0: each kernel is recorded, too */
+    int kernels;            /* not 0: each kernel is also recorded */
     int no_stacks;          /* not 0: PyTorch's call stacks and operators are not recorded */
-    const char *step_range; /* ranges of NVTX whose names begin so are training steps; NULL: none */
+    const char *step_range; /* NVTX ranges with this prefix are training steps; NULL: none */
 
-    int64_t jobs; /* dry runs and ranks at a time; 0: as many as processors and host memory allow */
-    /* For dry runs, "from-config": models of transformers and diffusers need no checkpoint. NULL: they load theirs. */
+    int64_t jobs; /* dry runs and ranks at once; 0: limited by processors and host memory */
+    /* For dry runs, "from-config": models of transformers and diffusers need no checkpoint. NULL: checkpoints are
+     * loaded. */
     const char *weights;
 } memtrace_program_options;
 
-/* A run that a process of the program has added to a trace: one for each process, rank and card. */
+/* A run that the program added to a trace: one for each process, rank and card. */
 typedef struct memtrace_program_row {
     const char *trace;       /* its absolute path */
     int64_t run;             /* its number in the trace */
-    int64_t rank;            /* -1: it is no rank */
+    int64_t rank;            /* -1: not a rank */
     const char *state;       /* as in memtrace_run_row */
-    int fits;                /* 0: it ran out of memory, or needs more than its card has */
+    int fits;                /* 0: it ran out of memory, or needs more memory than its card has */
     uint64_t live_bytes;     /* the peak of allocated bytes */
     uint64_t reserved_bytes; /* the peak of reserved bytes */
-    uint64_t outside_bytes;  /* held outside of PyTorch's allocator: CUDA's context, libraries, NCCL */
-    uint64_t needed_bytes;   /* reserved_bytes and outside_bytes */
+    uint64_t outside_bytes;  /* memory outside PyTorch's allocator: CUDA's context, libraries, NCCL */
+    uint64_t needed_bytes;   /* reserved_bytes + outside_bytes */
     uint64_t card_bytes;     /* the memory of the card */
-    uint64_t short_bytes;    /* that the card lacks; 0 if it fits */
+    uint64_t short_bytes;    /* missing on the card; 0 if it fits */
     int64_t steps;
-    const char *line;    /* of the request that was refused, "train.py:12"; "": none was refused, or not known */
-    const char *assumed; /* of a dry run: the value that was assumed, as the options have it; "" if it was recorded */
+    const char *line;    /* of the refused request, "train.py:12"; "": none was refused, or unknown */
+    const char *assumed; /* in a dry run, the assumed value, as in the options; "" if it was recorded */
 } memtrace_program_row;
 
-/* Runs a program to its end, and gets the runs that it added: none if a dry run's program did not use PyTorch, or a recorded
- * one no GPU. The exit code is as a shell has it, 128 and the number of the signal for a program that a signal ended; of
- * ranks it is the first that is not 0. *out_notes are sentences about parts that were not recorded or simulated, one a line,
- * to be freed with memtrace_free; NULL: they are not wanted. A program that fails or can't be recorded is no failure.
- * MEMTRACE_USAGE for options that contradict each other or the words; MEMTRACE_FAILED if the program can't be started. The
- * Python package must be installed with the library, else MEMTRACE_NO_DEVICE or MEMTRACE_FAILED. */
+/* Runs a program to its end, and gets the runs that it added. There are none if a dry-run program did not use PyTorch,
+ * or a recorded one no GPU. The exit code is a shell's: 128 plus the signal's number for a program killed by a signal.
+ * For ranks it is the first that is not 0. *out_notes gets sentences about parts that were not recorded or simulated,
+ * one a line; the caller frees them with memtrace_free. out_notes may be NULL. If the program fails or can't be
+ * recorded, the function still succeeds. MEMTRACE_USAGE for options that contradict each other or the words;
+ * MEMTRACE_FAILED if the program can't be started. Requires the Python package next to the library; without it, fails
+ * with MEMTRACE_NO_DEVICE or MEMTRACE_FAILED. */
 MEMTRACE_API memtrace_status memtrace_program_run(const memtrace_program_options *options, int *out_exit_code,
                                                   const memtrace_program_row *const **out_rows, size_t *out_count,
                                                   const char **out_notes);
 
-/* A dry run with changes of the program. */
+/* A dry run of a program with changes. */
 typedef struct memtrace_trial {
-    const char *changes; /* "checkpoint", "autocast,flash"; "": the program as it is */
+    const char *changes; /* "checkpoint", "autocast,flash"; "": the unchanged program */
     const char *outcome; /* "ran", "refused" (a change does not apply), "failed", or "killed" (from outside) */
-    const char *words;   /* where the change was made, why not, or how the program failed */
+    const char *words;   /* where the change was made, why it does not apply, or how the program failed */
     int fits;
-    uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks of a trial that ran */
-    int64_t rank;                                              /* whose peak it is; -1: it is no rank */
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks, if the trial ran */
+    int64_t rank;                                              /* rank with this peak; -1: not a rank */
 } memtrace_trial;
 
-/* Runs a program dry, as it is (the first row), with each of several changes, and with several together if no single one
- * suffices (`memtrace fit`). The first row that fits is the answer. Fails as memtrace_program_run, and with MEMTRACE_FAILED
- * if the program fails as it is, or uses no card. */
+/* Dry-runs a program unchanged (the first row), with each of several changes, and with combinations if no single change
+ * suffices (`memtrace fit`). The first row that fits is the answer. Fails as memtrace_program_run, and with
+ * MEMTRACE_FAILED if the unchanged program fails, or uses no card. */
 MEMTRACE_API memtrace_status memtrace_program_fit(const memtrace_program_options *options,
                                                   const memtrace_trial *const **out_rows, size_t *out_count);
 
-/* A combination of values, and the memory that the program needs with them. */
+/* A combination of values and the program's memory with them. */
 typedef struct memtrace_program_cell {
     const char *values;                       /* one of each list, "8,128" */
     const char *state;                        /* "done", "oom" or "failed" */
     const char *words;                        /* the state in words */
     int64_t run;                              /* of its first process, in the trace; 0: none */
-    int64_t rank;                             /* that reserves most; -1: it is no rank */
+    int64_t rank;                             /* rank that reserves most; -1: not a rank */
     uint64_t allocated_bytes, reserved_bytes; /* the largest peaks of its processes */
 } memtrace_program_cell;
 
-/* Runs a program dry with each combination of values (`memtrace sweep --vary`). A list is "batch=2,4,8"; the value takes the
- * place of the argument @batch, or of @batch after a =. The last list changes fastest. Fails as memtrace_program_run, and
+/* Dry-runs a program with each combination of values (`memtrace sweep --vary`). A list is "batch=2,4,8"; the value
+ * replaces the argument @batch, or @batch after a =. The last list changes fastest. Fails as memtrace_program_run, and
  * with MEMTRACE_USAGE for a list that no argument uses. */
 MEMTRACE_API memtrace_status memtrace_program_sweep(const memtrace_program_options *options, const char *const *lists,
                                                     size_t list_count, const memtrace_program_cell *const **out_rows,
                                                     size_t *out_count);
 
-/* A dry run of a search for the largest value that fits. */
+/* A dry run in the search for the largest value that fits. */
 typedef struct memtrace_value_trial {
-    const char *values; /* of the lists, one of each, "1024"; "": there are none */
+    const char *values; /* one value of each list, "1024"; "": no lists */
     int64_t value;
     const char *state; /* "fits", "short" (the card lacks memory), "failed", or "killed" (from outside) */
-    const char *words; /* how it failed, or that it needs more memory than any card has; "": neither */
-    int is_largest;    /* not 0: the largest that fits with those values */
-    /* Of the process that needs most of its card; 0 if the words say why. */
+    const char *words; /* how it failed, or that it needs more memory than any card has; otherwise "" */
+    int is_largest;    /* not 0: the largest value that fits with these `values` */
+    /* Of the process that needs the largest share of its card; 0 if the words explain a failure. */
     uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks */
-    uint64_t needed_bytes; /* reserved_bytes, and what it holds outside of PyTorch's allocator */
+    uint64_t needed_bytes; /* reserved_bytes plus its memory outside PyTorch's allocator */
     uint64_t card_bytes;   /* the memory of the card */
-    int64_t rank;          /* -1: it is no rank */
+    int64_t rank;          /* -1: not a rank */
 } memtrace_value_trial;
 
-/* Searches the largest value of an argument with which a program fits its card, by dry runs (`memtrace fit --largest`). `values`
- * is "batch=1..512", "batch=8..512:8" in steps, or "batch=1,2,4"; the value takes the place of the argument @batch, or of @batch
- * after a =. `lists` are as of memtrace_program_sweep: each combination of their values has its own search. NULL: there are none.
- * The rows are the values that were tried, by combination, then value. No run is added to a trace. A value with which the program
- * fails, or does not fit, is no failure. Fails as memtrace_program_run, with MEMTRACE_USAGE for values that are no range or that
- * no argument uses, and with MEMTRACE_FAILED if the program fails with each value, or uses no card. */
+/* Searches the largest value of an argument with which a program fits its card, by dry runs (`memtrace fit --largest`).
+ * `values` is "batch=1..512", "batch=8..512:8" in steps, or "batch=1,2,4"; the value replaces the argument @batch, or
+ * @batch after a =. `lists` are as for memtrace_program_sweep, or NULL: each combination of their values has its own
+ * search. The rows are the tried values, ordered by combination, then value. No run is added to a trace. A value with
+ * which the program fails, or does not fit, is not an error. Fails as memtrace_program_run, with MEMTRACE_USAGE if
+ * `values` is not a valid range or no argument uses it, and with MEMTRACE_FAILED if the program fails with each value,
+ * or uses no card. */
 MEMTRACE_API memtrace_status memtrace_program_largest(const memtrace_program_options *options, const char *values,
                                                       const char *const *lists, size_t list_count,
                                                       const memtrace_value_trial *const **out_rows, size_t *out_count);
