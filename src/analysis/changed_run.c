@@ -1,4 +1,4 @@
-/* Builds a change from its parts: blocks, cuts and lifetimes that are added. */
+/* Builds a changed run: resized blocks, cuts and added lifetimes. */
 #include "analysis/changed_run.h"
 
 #include "base/memory.h"
@@ -26,7 +26,7 @@ void mt_changed_run_release(struct mt_changed_run *changed)
     *changed = (struct mt_changed_run){0};
 }
 
-/* Counts bytes of a block that are gone if `from` <= peak < `to`. */
+/* Counts a block as changed at the peak if it is live there and `from` <= peak < `to`. */
 static void count_at_peak(struct mt_changed_run *changed, size_t index, uint64_t bytes, int64_t from, int64_t to)
 {
     int64_t peak = changed->window.usage.peak_position;

@@ -1,4 +1,4 @@
-/* The live blocks, ordered by their places, are walked along the memory of the segments once. */
+/* Sorts the live blocks by address, and walks them along the memory of the segments once. */
 #include "analysis/fragmentation.h"
 
 #include "base/memory.h"
@@ -36,7 +36,7 @@ struct walk {
     size_t next;
 };
 
-/* Adds the hole that ends here, if there is one. */
+/* Ends the current gap, if any. */
 static void end_hole(struct walk *walk)
 {
     struct mt_segment_holes *found = walk->found;
@@ -50,7 +50,7 @@ static void end_hole(struct walk *walk)
         found->largest_bytes = bytes;
 }
 
-/* Continues at `offset`, unless that was passed: what lies between has no memory, or is of a block. */
+/* Continues at `offset` if that is ahead. The range in between has no memory, or belongs to a block. */
 static void skip_to(struct walk *walk, uint64_t offset)
 {
     if (offset <= walk->at)
@@ -59,7 +59,7 @@ static void skip_to(struct walk *walk, uint64_t offset)
     walk->hole = walk->at = offset;
 }
 
-/* Walks along memory up to `end`: bytes of no block are free. Blocks of a damaged trace may overlap. */
+/* Walks along memory up to `end`. Bytes outside blocks are free. Blocks of a damaged trace may overlap. */
 static void walk_to(struct walk *walk, uint64_t end)
 {
     const struct mt_segment_holes *found = walk->found;
@@ -71,8 +71,8 @@ static void walk_to(struct walk *walk, uint64_t end)
     walk->at = end > walk->at ? end : walk->at;
 }
 
-/* Fills in what follows from a segment's parts and blocks. The parts begin at `*part`, which moves behind them. `holes` has
- * room for as many as parts and blocks together. */
+/* Computes a segment's gaps and sums from its parts and blocks. The parts begin at `*part`, which is advanced past
+ * them. `holes` has room for the number of parts and blocks together. */
 static void measure(const struct mt_layout *layout, int64_t event, size_t *part, struct mt_segment_holes *found,
                     uint64_t *holes)
 {
@@ -142,7 +142,7 @@ static size_t list_changes(const struct mt_advice_input *input, struct change *o
     return count;
 }
 
-/* Returns the first event in the window after which most was reserved; 0 if nothing was. */
+/* Returns the first event in the window after which the most bytes are reserved; 0 if none are. */
 static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_bytes)
 {
     struct change *changes = mt_host_alloc((2 * input->part_count + 1) * sizeof *changes);
@@ -163,7 +163,7 @@ static int64_t find_peak(const struct mt_advice_input *input, uint64_t *out_byte
     return event < input->first_event && most > 0 ? input->first_event : event;
 }
 
-/* Returns the first block that was allocated from `event` on; NULL if none was. */
+/* Returns the first block allocated at or after `event`; NULL if there is none. */
 static const struct mt_block_row *next_block(const struct mt_advice_input *input, int64_t event)
 {
     for (size_t i = 0; i < input->block_count; i++)
@@ -172,7 +172,7 @@ static const struct mt_block_row *next_block(const struct mt_advice_input *input
     return NULL;
 }
 
-/* Returns the event before `end` after which blocks took most; `event` if that is not after it. */
+/* Returns the event between `event` and `end` after which the most bytes are allocated; `event` if there is none. */
 static int64_t find_fullest(const struct mt_advice_input *input, int64_t event, int64_t end)
 {
     struct change *changes = mt_host_alloc((2 * input->block_count + 1) * sizeof *changes);
@@ -196,7 +196,7 @@ static int64_t find_fullest(const struct mt_advice_input *input, int64_t event, 
     return event;
 }
 
-/* Returns the first change of what is reserved after an event, or the end of the window. */
+/* Returns the event at which the reserved bytes next change after an event, or the end of the window. */
 static int64_t next_change(const struct mt_advice_input *input, int64_t event)
 {
     int64_t next = input->last_event + 1;
@@ -210,7 +210,7 @@ static int64_t next_change(const struct mt_advice_input *input, int64_t event)
     return next;
 }
 
-/* True if several segments, or parts, came before all blocks: the recording began late. */
+/* True if several segments or parts were mapped before all blocks: the recording began late. */
 static bool began_late(const struct mt_advice_input *input)
 {
     size_t count = 0;
@@ -219,7 +219,7 @@ static bool began_late(const struct mt_advice_input *input)
     return count > 1;
 }
 
-/* Returns the label of the largest block. There is one at least. */
+/* Returns the label of the largest block. There is at least one. */
 static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t count)
 {
     assert(count > 0);
@@ -233,7 +233,7 @@ static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t c
 /* A visit of all segments. */
 struct search {
     struct mt_fragmentation *found;
-    uint64_t *holes_of_label; /* bytes of holes in segments whose largest block has the label */
+    uint64_t *holes_of_label; /* bytes of gaps in segments whose largest block has the label */
 };
 
 static void add_free(void *context, const struct mt_segment_holes *holes)
@@ -267,9 +267,9 @@ static void visit_segments(const struct mt_advice_input *input, int64_t event, s
     free(holes_of_label);
 }
 
-/* Most is reserved just after a segment, or a part of one, was mapped. Its block is allocated directly after that, and
- * what is free then is what the block could not use. Of memory that was there before all blocks, what is free when they take
- * most. */
+/* Reserved bytes peak just after a segment or part was mapped. Its block is allocated directly after that, and the free
+ * memory at that moment was not usable for the block. If the memory was mapped before all blocks, the moment with the
+ * most allocated bytes counts. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input)
 {
     struct mt_fragmentation found = {0};

@@ -1,12 +1,12 @@
-/* Holes: the memory of segments that no live block has, and fragmentation, which is what of it no request could use.
+/* Holes (gaps): the memory of segments outside live blocks; and fragmentation: the gaps that no request could use.
  *
  *   segment   ├──────────────────────────────────────────┤
  *   memory    ├──────────────┤├────┤   ├─────────────────┤
  *   blocks       ├────┤├──────────┤     ├───┤├─────────┤
  *   holes     ├─┤                  ├┤  ├┤               ├┤
  *
- * Addresses without memory are no hole. A segment without a block is one hole, or as many as its memory has pieces. Private
- * to this folder. */
+ * Addresses without memory are not gaps. A segment without a block is one gap, or one per contiguous piece of its
+ * memory. Private to this folder. */
 #pragma once
 
 #include "analysis/advise/advise.h"
@@ -17,14 +17,14 @@ struct mt_segment_holes {
     const struct mt_segment_row *segment;
     const struct mt_block_row *const *blocks; /* live in it, by offset */
     size_t block_count;
-    const uint64_t *holes; /* sizes, by offset; none is 0 */
+    const uint64_t *holes; /* sizes, by offset; never 0 */
     size_t hole_count;
-    uint64_t mapped_bytes; /* that have memory */
+    uint64_t mapped_bytes; /* with memory */
     uint64_t allocated_bytes, hole_bytes;
-    uint64_t largest_bytes; /* of one hole */
+    uint64_t largest_bytes; /* of the largest gap */
 };
 
-/* Is called for one segment after another, by number, with what is valid during the call. */
+/* Called for each segment, ordered by number. Its argument is valid during the call. */
 struct mt_hole_visitor {
     void *context;
     void (*visit)(void *context, const struct mt_segment_holes *holes);
@@ -41,11 +41,12 @@ struct mt_layout {
     size_t part_count;
 };
 
-/* Visits the segments that have memory after `event`, with the blocks that are live after it. */
+/* Visits the segments that have memory after `event`, with their live blocks. */
 void mt_holes_visit(const struct mt_layout *layout, int64_t event, const struct mt_hole_visitor *visitor);
 
-/* Returns the layout of the input's blocks and segments. */
+/* Returns the layout that borrows the input's blocks and segments. */
 struct mt_layout mt_layout_of(const struct mt_advice_input *input);
 
-/* Returns what was reserved and held no block when most was reserved; zeros if nothing was in the window. */
+/* Returns the reserved memory without blocks at the peak of reserved bytes; zeros if nothing was reserved in the
+ * window. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input);

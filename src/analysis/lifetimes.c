@@ -1,4 +1,4 @@
-/* The window's steps and live bytes, lists of cuts, and the lifetimes without them. */
+/* The steps and live bytes of a window, lists of cuts, and lifetimes without the cuts. */
 #include "analysis/lifetimes.h"
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the moment of an event of the window; 0 for one before it, `count` for one after it. */
+/* Returns the moment of an event in the window; 0 for an earlier event, `count` for a later one. */
 static size_t moment_of(const struct mt_usage *usage, int64_t event)
 {
     int64_t moment = (mt_position_at(event) - usage->first_position + 1) / 2;
@@ -24,7 +24,7 @@ static void set_time(struct mt_usage *usage, int64_t event, uint64_t ns)
         usage->ns[moment] = ns;
 }
 
-/* An event of unknown time has that of the event before. */
+/* An event with unknown time gets the time of the event before it. */
 static void fill_times(struct mt_usage *usage, const struct mt_advice_input *input)
 {
     for (size_t i = 0; i < input->block_count; i++) {
@@ -95,7 +95,7 @@ uint64_t mt_usage_ns(const struct mt_usage *usage, int64_t position)
     return usage->ns[moment < usage->count ? moment : usage->count - 1];
 }
 
-/* Enters the cuts as changes of the live bytes, by position. */
+/* Records the cuts as changes of the live bytes, by position. */
 static void enter_changes(struct mt_usage *usage, const struct mt_cut *cuts, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -138,7 +138,7 @@ static mt_role role_of(const struct mt_label_row *label)
     return role;
 }
 
-/* A step of PyTorch begins within its forward phase. */
+/* A PyTorch step begins within its forward phase. */
 static void begin_step(struct mt_window *window, const struct mt_mark_row *mark, mt_phase phase)
 {
     assert(window->step_count == 0 || window->steps[window->step_count - 1].begin < mark->event);
@@ -180,15 +180,15 @@ static int64_t final_refusal(const struct mt_advice_input *input)
     return last_allocation(input) > refusal ? 0 : refusal;
 }
 
-/* Returns the event after which a program that fails only clears up: the final refusal, or else the last allocation; 0: it did
- * not fail. */
+/* Returns the event after which a failed program only cleans up: the final refusal, or else the last allocation; 0 if
+ * it did not fail. */
 static int64_t failure_of(const struct mt_advice_input *input)
 {
     const int64_t refusal = final_refusal(input);
     return refusal != 0 || !input->has_failed ? refusal : last_allocation(input);
 }
 
-/* Marks after a failure are not the program's: its step and phase end before they are complete. */
+/* Marks after a failure are not the program's own: its step and phase end before they are complete. */
 static void read_marks(struct mt_window *window)
 {
     const int64_t failure = failure_of(window->input);
@@ -208,7 +208,7 @@ static void read_marks(struct mt_window *window)
     }
 }
 
-/* A run ends with its last step. One that did not complete it ends where memory ran out, or with the window. */
+/* A run ends with its last step. If the step is incomplete, it ends where memory ran out, or with the window. */
 static void find_end(struct mt_window *window)
 {
     const int64_t refusal = final_refusal(window->input), failure = failure_of(window->input);
@@ -248,16 +248,16 @@ static void compute_ranks(struct mt_window *window)
 {
     list_segment_events(window);
     for (size_t i = 0; i < window->rank_count; i++)
-        window->ranks[i] -= (int64_t)i + 1; /* one for each before it, and for itself */
+        window->ranks[i] -= (int64_t)i + 1; /* one for each event before it, and for itself */
 }
 
-/* A property of the first of `count` elements, and of no other; `value` is what they are compared with. */
+/* A property that the first elements have and the rest do not; elements are compared with `value`. */
 typedef bool (*is_before_function)(const struct mt_window *window, size_t index, int64_t value);
 
 /* Returns the number of elements that have the property. */
 static size_t count_before(const struct mt_window *window, size_t count, is_before_function is_before, int64_t value)
 {
-    size_t low = 0, high = count; /* elements below low have it, and none from high on */
+    size_t low = 0, high = count; /* elements below `low` have it; elements from `high` on do not */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (is_before(window, middle, value))
@@ -392,11 +392,11 @@ void mt_cut_list_join(struct mt_cut_list *list, size_t first)
     list->count = first + last + 1;
 }
 
-/* A lifetime that remains of a block between two cuts. */
+/* A part of a block's lifetime between two cuts. */
 struct piece {
     struct mt_lifetime lifetime;
     int64_t original_end;
-    size_t number; /* of creation */
+    size_t number; /* order of creation */
 };
 
 struct pieces {
@@ -430,7 +430,8 @@ static void add_piece(struct pieces *pieces, struct mt_lifetime lifetime, int64_
         pieces->items[pieces->count++] = piece;
 }
 
-/* Adds what remains of a block without its cuts, which begin at `cuts`. Returns how many of these are its own. */
+/* Adds the parts of a block's lifetime outside its cuts, which begin at `cuts`. Returns the number of the block's
+ * cuts. */
 static size_t add_pieces(struct pieces *pieces, struct mt_lifetime lifetime, const struct mt_cut *cuts, size_t count)
 {
     size_t own = 0;

@@ -42,7 +42,7 @@ static mt_status take_run(struct mt_trace *trace, int64_t number, struct mt_swep
     return MT_OK;
 }
 
-/* Takes what the processes answered. A program that failed did so out of memory, or otherwise. */
+/* Reads the results from the processes. A program that failed did so out of memory, or for another reason. */
 static mt_status take_outcome(const struct mt_program_outcome *outcome, struct mt_swept_cell *cell)
 {
     if (mt_program_outcome_is_interrupted(outcome))
@@ -65,7 +65,7 @@ static mt_status take_outcome(const struct mt_program_outcome *outcome, struct m
     }
     if (cell->told.length > 0 && outcome->code != 0)
         return MT_OK;
-    cell->told.length = 0; /* a program that caught running out of memory is done */
+    cell->told.length = 0; /* a program that caught an out-of-memory error is done */
     cell->state = mt_run_state_name(outcome->code == 0 ? MT_RUN_DONE : MT_RUN_FAILED);
     mt_text_add(&cell->told, outcome->code == 0 ? "done" : "failed: ");
     if (outcome->code != 0)
@@ -82,9 +82,9 @@ static void add_name(const struct mt_program_sweep *sweep, const struct mt_vary_
         mt_text_add(out, "-%s", mt_vary_grid_value(grid, number, i));
 }
 
-/* ---- cells side by side ---- */
+/* ---- parallel cells ---- */
 
-/* A cell that runs or has run, with a trace of its own. Owns its parts. */
+/* A cell that runs or has run, with its own trace. Owns its parts. */
 struct attempt {
     struct mt_text name, trace;
     char *folder;
@@ -97,14 +97,14 @@ struct cells {
     const struct mt_program_sweep *sweep;
     const struct mt_program_sweep_observer *observer;
     struct mt_program_sweep_found *found;
-    struct mt_program_job job; /* the trace of all, and a folder for their own */
+    struct mt_program_job job; /* the common trace, and a folder for the cells' own */
     struct mt_dry_task *tasks;
     struct attempt *attempts;
     size_t ended;
     struct mt_error error; /* the first failure */
 };
 
-/* Returns the number of an outcome's first run; 0: it has none. */
+/* Returns the number of an outcome's first run; 0 if there is none. */
 static int64_t first_run(const struct mt_program_outcome *outcome)
 {
     for (size_t i = 0; i < outcome->count; i++)
@@ -113,7 +113,7 @@ static int64_t first_run(const struct mt_program_outcome *outcome)
     return 0;
 }
 
-/* Appends the runs of cells that have ended, as far as all cells before them have. */
+/* Appends the runs of cells that have ended, up to the first cell that has not. */
 static mt_status append_ended(struct cells *cells)
 {
     struct mt_program_sweep_found *found = cells->found;
@@ -149,7 +149,7 @@ static void end_cell(void *context, struct mt_dry_task *task)
         cells->error = mt_error_save(status);
 }
 
-/* Makes the task of a cell, with a folder for its trace, whose file has the name that the trace of all has. */
+/* Creates the task of a cell, with a folder for its trace. The file has the same name as the common trace. */
 static mt_status make_cell(struct cells *cells, size_t number)
 {
     const struct mt_program_sweep *sweep = cells->sweep;

@@ -6,20 +6,20 @@
 #include "producers/program/dry_child.h"
 #include "producers/program/vary_grid.h"
 
-/* A cell and its run. The state of a program that was killed from outside is "interrupted". Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
- * reserves most. */
+/* A cell and its run. The state of a program that was killed from outside is "interrupted". For several processes, the
+ * run is the first one's, the peaks are the largest, and the rank is the one that reserves most. */
 struct mt_swept_cell {
     const char *state; /* a name of mt_run_state_name */
     int64_t run;       /* 0: none */
-    int64_t rank;      /* -1: it is no rank */
+    int64_t rank;      /* -1: not a rank */
     uint64_t allocated_bytes, reserved_bytes;
     struct mt_text told; /* the state in words */
 };
 
-/* Receives what happens during a sweep. NULL in its place: nobody listens. */
+/* Callbacks during a sweep. The observer may be NULL. */
 struct mt_program_sweep_observer {
     void *context;
-    /* Is called after each cell, in the order in which they end: it is the one with that number, from 1. */
+    /* Called after each cell, in the order in which they end, with its number in that order, from 1. */
     void (*ended)(void *context, const struct mt_vary_grid *grid, size_t cell, const struct mt_swept_cell *result,
                   size_t number);
 };
@@ -29,7 +29,7 @@ struct mt_program_sweep {
     const char *const *vary; /* "batch=2,4,8" */
     size_t vary_count;
     const char *device, *trace;
-    const char *name; /* of the runs, before the values; NULL: the program's */
+    const char *name; /* of the runs, followed by the values; NULL: the program's */
 };
 
 /* Invariant: cells[0 .. count) were run; count < grid.cell_count only after a failure. */
@@ -39,11 +39,10 @@ struct mt_program_sweep_found {
     size_t count;
 };
 
-/* Runs the program dry for each combination, several at a time, and adds the runs to the trace in the grid's order, the last list
- * fastest. An argument of the program,
- * or the part after its =, is @NAME where it takes a value. A program that runs out of memory or fails is no failure. Fails
- * with MT_USAGE, before anything is run, for an invalid list, an @NAME that does not vary and a list that no argument uses.
- * Release *out in any case. */
+/* Dry-runs the program for each combination, several at a time, and adds the runs to the trace in the grid's order, in
+ * which the last list changes fastest. An argument of the program, or the part after its =, is @NAME where a value
+ * goes. A program that runs out of memory or fails is not an error. Fails with MT_USAGE, before running anything, for
+ * an invalid list, an @NAME without a list and a list that no argument uses. Release *out in any case. */
 mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, const struct mt_program_sweep_observer *observer,
                                struct mt_program_sweep_found *out);
 void mt_program_sweep_release(struct mt_program_sweep_found *found);

@@ -1,5 +1,5 @@
-/* The begins and ends of the lifetimes are sorted by position, then allocated and freed in that order. The device is a
- * simulated one, so an allocation costs no more than the policy's own work, and the sink discards what it is told. */
+/* The begins and ends of the lifetimes are sorted by position, then allocated and freed in that order. The device is
+ * simulated, so an allocation costs only the policy's own work, and the sink discards its events. */
 #include "analysis/replay.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ mt_category mt_category_of_label(const struct mt_label_row *label)
 
 /* The begin or the end of a lifetime. */
 struct edge {
-    uint64_t key;   /* sort key: the position from the earliest one on, then ends before begins */
+    uint64_t key;   /* sort key: the position relative to the earliest one; ends sort before begins */
     uint64_t index; /* of the lifetime */
 };
 
@@ -28,15 +28,15 @@ static bool is_begin(const struct edge *edge)
     return (edge->key & 1) != 0;
 }
 
-/* Edges in order; those of one key in the order of their lifetimes. Ends that never come are left out. */
+/* Edges in order; edges with equal keys keep the order of their lifetimes. Ends that never come are left out. */
 struct edges {
     struct edge *items;
     size_t count;
-    int64_t first;    /* position of the earliest; 0 if there is none */
+    int64_t first;    /* position of the earliest edge; 0 if there is none */
     uint64_t highest; /* key */
 };
 
-/* Returns the edge's position, from the earliest one on. */
+/* Returns the edge's position relative to the earliest one. */
 static uint64_t offset_of(const struct edge *edge)
 {
     return edge->key >> 1;
@@ -97,8 +97,9 @@ static void sort_by_digit(const struct edge *from, size_t count, int shift, stru
         to[place[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Sorts `edges` by digits, the least significant first, with the room in `other`. Returns the one that holds the result.
- * Linear in the count for positions that lie about as close as events do; stable, so the lifetimes' order decides ties. */
+/* Radix sort of `edges`, least significant digit first, with `other` as scratch memory. Returns the array with the
+ * result. Linear in the count for positions that are about as dense as events; stable, so the lifetimes' order decides
+ * ties. */
 static struct edge *sort(struct edge *edges, struct edge *other, size_t count, uint64_t highest)
 {
     for (int shift = 0; shift < 64 && highest >> shift != 0; shift += DIGIT_BITS) {
@@ -158,14 +159,14 @@ static void replay_close(struct replay *replay)
         mt_device_close(replay->device);
 }
 
-/* A policy reads nothing of a label but its category. */
+/* Policies use only a label's category. */
 static mt_label_id label_of(const struct mt_lifetime *lifetime)
 {
     return (mt_label_id)lifetime->category << MT_LABEL_NUMBER_BITS | 1;
 }
 
-/* Allocates or frees the block of the lifetime. Fails with MT_OUT_OF_MEMORY if it can't be allocated. Lifetimes of no
- * bytes, which imported traces have, take no block. */
+/* Allocates or frees the block of the lifetime. Fails with MT_OUT_OF_MEMORY if it can't be allocated. Lifetimes of 0
+ * bytes, which occur in imported traces, have no block. */
 static mt_status apply(struct replay *replay, const struct mt_lifetime *lifetime, const struct edge *edge)
 {
     struct mt_block **block = &replay->blocks[edge->index];
@@ -179,7 +180,7 @@ static mt_status apply(struct replay *replay, const struct mt_lifetime *lifetime
     return mt_alloc_take(replay->alloc, lifetime->requested_bytes, lifetime->stream, label_of(lifetime), 0, block);
 }
 
-/* Blocks are freed long after they were allocated, when they have left the caches: so they are prefetched. */
+/* Blocks are freed long after their allocation, when they have left the caches, so they are prefetched. */
 enum { EDGES_AHEAD = 16 };
 
 static void prefetch(const struct replay *replay, const struct edges *edges, size_t at)
@@ -200,7 +201,8 @@ static struct mt_replay_curve begin_curve(const struct edges *edges)
     return (struct mt_replay_curve){.first = edges->first, .width = (edges->highest >> 1) / MT_REPLAY_BINS + 1};
 }
 
-/* Ends a bin of the curve. The allocator's peaks are those since the bin before, so nothing is counted edge by edge. */
+/* Ends a bin of the curve. The allocator tracks its peaks since the previous bin, so edges need not be counted one by
+ * one. */
 static void end_bin(struct replay *replay, struct mt_replay_result *out)
 {
     struct mt_replay_curve *curve = &out->curve;
@@ -215,7 +217,7 @@ static void end_bin(struct replay *replay, struct mt_replay_result *out)
     out->reserved_bytes = larger(out->reserved_bytes, stats.peak_reserved_bytes);
 }
 
-/* Allocates and frees in order; sets the whole result. */
+/* Allocates and frees in order; sets the complete result. */
 static mt_status apply_all(struct replay *replay, const struct mt_lifetime *lifetimes, size_t count,
                            struct mt_replay_result *out)
 {

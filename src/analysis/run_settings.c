@@ -42,7 +42,7 @@ static bool is_listed(const char *name, const char *const names[])
     return false;
 }
 
-/* Returns the row of the table with that name, NULL for a setting of another program. */
+/* Returns the table's row with this name; NULL for a setting of another program. */
 static const struct mt_setting_entry *find_entry(const char *name)
 {
     mt_setting setting = mt_setting_find_name(name);
@@ -81,7 +81,7 @@ struct mt_program mt_program_of_settings(const struct mt_settings *settings)
     return program;
 }
 
-/* A setting of another program could change anything, unless it only tells runs apart. */
+/* A setting of another program could change anything, unless it only identifies a run. */
 static bool is_in_scope(const char *name, mt_settings_scope scope)
 {
     static const char *const identities[] = {MT_SETTING_OF_VERSION, "recorded", "pid", NULL};
@@ -94,7 +94,7 @@ static bool is_in_scope(const char *name, mt_settings_scope scope)
     return entry->effect == MT_EFFECT_ALL || entry->effect == own;
 }
 
-/* A value may be spelled in full or in short. */
+/* A value may be in long or short form. */
 static bool mean_the_same(const char *name, const char *a, const char *b)
 {
     struct mt_text texts[2] = {{0}, {0}};
@@ -118,14 +118,14 @@ static void add_pair(struct mt_setting_pair *pairs, size_t *count, const struct 
 struct comparison {
     const struct mt_settings *a, *b;
     mt_settings_scope scope;
-    bool is_same_model; /* or neither has one */
+    bool is_same_model; /* or no run has a model */
     struct mt_settings_difference *out;
 };
 
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
     static const char *const origins[] = {"file",      "format",           "command",
-                                          "arguments", MT_SETTING_OF_CARD, NULL}; /* a run that lacks them has none */
+                                          "arguments", MT_SETTING_OF_CARD, NULL}; /* empty in a run that lacks them */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
     const struct mt_setting_entry *entry = find_entry(name);
@@ -153,7 +153,7 @@ void mt_settings_compare(const struct mt_settings *a, const struct mt_settings *
     out->different_count = out->unknown_count = 0;
     for (size_t i = 0; i < a->count; i++)
         compare_setting(&comparison, a->rows[i].name);
-    for (size_t i = 0; i < b->count; i++) /* those that b alone has */
+    for (size_t i = 0; i < b->count; i++) /* those that only b has */
         if (mt_setting_find(a->rows, a->count, b->rows[i].name)[0] == '\0')
             compare_setting(&comparison, b->rows[i].name);
     qsort(out->different, out->different_count, sizeof out->different[0], compare_names);
@@ -225,8 +225,8 @@ static mt_status find_value(const struct mt_settings *settings, mt_setting setti
     return mt_fail(MT_USAGE, "it has no setting \"%s\", which every run of memtrace run has", name);
 }
 
-/* Finds the values that make a plan: all but the model's name, which stands for sizes that are settings too. Runs did not
- * always store whether kernels were watched. */
+/* Finds the values of a plan: all except the model's name, whose sizes are also settings. Older runs do not store
+ * whether kernels were watched. */
 static mt_status find_values(const struct mt_settings *settings, const char *out[MT_SETTING_COUNT])
 {
     mt_status status = MT_OK;
@@ -238,7 +238,7 @@ static mt_status find_values(const struct mt_settings *settings, const char *out
     return status;
 }
 
-/* Names the model as the run did; its sizes may be others than those that the name stands for here. */
+/* Sets the model's name from the run; its sizes may differ from the current sizes of that name. */
 static mt_status name_model(const char *name, struct mt_model_config *model)
 {
     if (strlen(name) >= sizeof model->name)

@@ -10,7 +10,7 @@
 
 _Static_assert((int)MT_EVERY_DEVICE == (int)MT_IMPORT_ANY_DEVICE, "the device is handed to an import");
 
-/* Returns the trace that the file TRACE-pid.pickle is for; the caller frees it. NULL if the file is called otherwise. */
+/* Returns the trace for the file TRACE-pid.pickle; the caller frees it. NULL if the file has another name. */
 static char *trace_of_history(const struct mt_record_answer *answer)
 {
     struct mt_text ending = {0};

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Reads the stored card; a run without one is left as it is. */
+/* Reads the stored card; leaves *out unchanged if the run stores none. */
 static mt_status read_stored(const struct mt_run *run, const char *text, struct mt_traced_card *out)
 {
     if (text[0] == '\0')

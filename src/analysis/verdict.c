@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Sets the card's memory and what the process held outside of the allocator. */
+/* Sets the card's memory, and the process's memory outside the allocator. */
 static mt_status find_card(const struct mt_question *question, struct mt_verdict *out)
 {
     struct mt_traced_card traced;
@@ -87,7 +87,7 @@ static mt_status find_line(const struct mt_question *question, const struct mt_o
     return status;
 }
 
-/* Sets how much memory the refused request lacked, and where it was made. */
+/* Sets how much memory the refused request lacked, and its place. */
 static mt_status find_refusal(const struct mt_question *question, struct mt_verdict *out)
 {
     struct mt_oom_answer answer;

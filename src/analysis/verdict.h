@@ -1,14 +1,14 @@
-/* The answer of a dry run: what the program needs of its card, and whether it fits.
+/* The verdict of a dry run: how much memory of its card the program needs, and whether it fits.
  *
  *   ├──────────────────────── card ─────────────────────────┤
  *   ├────────── reserved ──────────┤── outside ──┤── free ──┤
  *   ├────── live ───────┤
  *
- * Live and reserved are peaks, of different moments as a rule. Outside is what the process holds of the card outside of
- * PyTorch's allocator: CUDA's context, libraries, NCCL. A device of a size in bytes ("sim:15GiB") is all the allocator's, so
- * nothing counts as outside there.
+ * Live and reserved are peaks, usually at different moments. Outside is the process's memory outside PyTorch's
+ * allocator: CUDA's context, libraries, NCCL. On a device with a size in bytes ("sim:15GiB"), the allocator may use all
+ * memory, and nothing counts as outside.
  *
- * Threads: the one that opened the trace. */
+ * Threads: the thread that opened the trace. */
 #pragma once
 
 #include "analysis/run_question.h"
@@ -31,12 +31,12 @@ struct mt_verdict {
     bool is_shared;      /* other processes hold some */
     uint64_t free_bytes; /* of it, if the program fits */
     uint64_t short_bytes;
-    int64_t steps;       /* that ended or were begun */
-    struct mt_text line; /* of the request that was refused, "train.py:12"; empty: none was, or not known */
-    int64_t step;        /* of that request; -1: before the first */
+    int64_t steps;       /* ended or begun */
+    struct mt_text line; /* of the refused request, "train.py:12"; empty: none was refused, or unknown */
+    int64_t step;        /* of that request; -1: before the first step */
     const char *phase;   /* of that request; NULL: none was refused */
 };
 
-/* Finds the verdict about a run. Release *out in any case. */
+/* Finds the verdict for a run. Release *out in any case. */
 mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict *out);
 void mt_verdict_release(struct mt_verdict *verdict);

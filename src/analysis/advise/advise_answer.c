@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Plans the run as it was, on a simulated device of its capacity. Fails with MT_USAGE if it can't be made again. */
+/* Plans the unchanged run on a simulated device of its capacity. Fails with MT_USAGE if the run can't be repeated. */
 static mt_status plan_simulation(const struct mt_question *question, struct mt_simulated_advice *advice,
                                  struct mt_run_plan *out)
 {
@@ -26,7 +26,7 @@ static mt_status plan_simulation(const struct mt_question *question, struct mt_s
     return MT_OK;
 }
 
-/* Simulates the run with one setting changed, and keeps that if the peak falls. */
+/* Simulates the run with one setting changed, and keeps the result if the peak falls. */
 static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, struct mt_simulated_advice *out)
 {
     assert(out->count < MT_MOST_SIMULATED_OPTIONS);
@@ -65,7 +65,7 @@ static mt_status load_peaks(struct mt_advice_answer *answer)
 
 enum { MOST_BLOCKS = 4096, MOST_LINES = 256 };
 
-/* Returns the line of that text, a new one if there is none yet; NULL if there are too many. */
+/* Returns the entry of the block's line, and adds one if there is none; NULL if there are too many. */
 static struct mt_peak_line *line_of(struct mt_peak_line *lines, size_t *count, const struct mt_top_row *block)
 {
     for (size_t i = 0; i < *count; i++)
@@ -84,7 +84,7 @@ static int compare_bytes(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->line, b->line);
 }
 
-/* Adds up the largest blocks, which are nearly all bytes, by line. */
+/* Sums the largest blocks, which hold nearly all bytes, by line. */
 static mt_status find_lines(const struct mt_question *question, struct mt_peak_lines *out)
 {
     const struct mt_top_choice choice = {.grouping = MT_TOP_EACH, .moment = MT_TOP_AT_PEAK};
@@ -108,7 +108,7 @@ static mt_status find_lines(const struct mt_question *question, struct mt_peak_l
     return MT_OK;
 }
 
-/* Sets the lines that allocated what the findings are about. */
+/* Sets each finding's line: the one that allocated its blocks. */
 static mt_status find_lines_of_findings(const struct mt_question *question, struct mt_advice *advice)
 {
     int64_t *events = mt_host_alloc((advice->count + 1) * sizeof *events);
@@ -123,7 +123,7 @@ static mt_status find_lines_of_findings(const struct mt_question *question, stru
     return status;
 }
 
-/* Returns the holder of blocks that the finding's line and operator allocate in other steps; NULL: none is known. */
+/* Returns the holder of blocks that the finding's line and operator allocate in other steps; NULL: unknown. */
 static const struct mt_holder_row *holder_of_line(const struct mt_observations *known, const struct mt_finding *finding)
 {
     for (size_t i = 0; i < known->holder_count && finding->taken_at[0] != '\0'; i++)
@@ -133,7 +133,7 @@ static const struct mt_holder_row *holder_of_line(const struct mt_observations *
     return NULL;
 }
 
-/* Returns the holder of graphs that grow, which keep blocks of many lines; NULL: none is known, or there are several. */
+/* Returns the holder of growing graphs, which keep blocks of many lines; NULL: unknown, or several. */
 static const struct mt_holder_row *holder_of_graphs(const struct mt_observations *known)
 {
     const struct mt_holder_row *found = NULL;
@@ -147,7 +147,7 @@ static const struct mt_holder_row *holder_of_graphs(const struct mt_observations
     return found;
 }
 
-/* Returns the holder of what a finding is about, as far as other blocks tell it; NULL: not known. */
+/* Returns the holder of a finding's blocks, inferred from other blocks; NULL: unknown. */
 static const struct mt_holder_row *probable_holder(const struct mt_observations *known,
                                                    const struct mt_finding *finding)
 {
@@ -155,7 +155,7 @@ static const struct mt_holder_row *probable_holder(const struct mt_observations 
     return found == NULL && finding->pattern == MT_PATTERN_LEAK ? holder_of_graphs(known) : found;
 }
 
-/* Sets who holds what the findings are about: one of the holders of the observations. The lines are set. */
+/* Sets each finding's holder to one of the holders of the observations. Call it after the lines are set. */
 static mt_status find_holders_of_findings(const struct mt_question *question, const struct mt_observations *known,
                                           struct mt_advice *advice)
 {

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Narrows the input to the steps before, of and after the peak of requested bytes. */
+/* Narrows the input to the step with the peak of requested bytes and its two neighbours. */
 static mt_status narrow(const struct mt_question *question, struct mt_advice_material *material)
 {
     const struct mt_run *run = question->run;
@@ -24,7 +24,7 @@ static mt_status narrow(const struct mt_question *question, struct mt_advice_mat
     return mt_trace_step_events(question->trace, run, material->last_step, &ignored, &input->last_event);
 }
 
-/* Narrows the input to the step of its last event and the one before. */
+/* Narrows the input to the step of its last event and the step before it. */
 static mt_status narrow_to_end(const struct mt_question *question, struct mt_advice_material *material)
 {
     struct mt_advice_input *input = &material->input;
@@ -41,7 +41,7 @@ static mt_status narrow_to_end(const struct mt_question *question, struct mt_adv
     return status;
 }
 
-/* Sets the window. `narrow_long` narrows that of a run that is too long to be read as a whole. */
+/* Sets the window. `narrow_long` narrows the window of a run that is too long to be read as a whole. */
 static mt_status find_window(const struct mt_question *question, int64_t last_event,
                              mt_status (*narrow_long)(const struct mt_question *, struct mt_advice_material *),
                              struct mt_advice_material *material)
@@ -72,7 +72,8 @@ struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *inp
     return other;
 }
 
-/* Loads the settings of the run's allocator. Snapshots of PyTorch tell apart from the others if segments are expandable. */
+/* Loads the settings of the run's allocator. PyTorch snapshots show in other settings whether segments are
+ * expandable. */
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
 {
     struct mt_settings settings;
@@ -111,7 +112,7 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     MT_TRY(mt_trace_segments(trace, run, &material->segments, &input->segment_count));
     MT_TRY(mt_trace_parts(trace, run, &material->parts, &input->part_count));
     mt_status status = mt_trace_leaks(trace, run, &material->leaks);
-    if (status != MT_OK && status != MT_USAGE) /* a run that is too short for leaks */
+    if (status != MT_OK && status != MT_USAGE) /* the run is too short for leaks */
         return status;
     input->labels = material->labels;
     input->marks = material->marks;

@@ -1,7 +1,7 @@
-/* Changes of how much of a batch is computed at once: half the micro-batch with gradients accumulated over two, and a loss that
- * computes logits in slices. Both are arithmetic on the run's own blocks, which are then replayed.
+/* Changes that compute less of a batch at once: half the micro-batch with gradients accumulated over two passes, and a
+ * loss that computes logits in slices. Both compute new sizes for the run's own blocks and replay them.
  *
- *   half a micro-batch   blocks that forward and backward allocate are half as large; gradients live from the first half on
+ *   half a micro-batch   blocks of forward and backward are half as large; gradients live from the first half on
  *   a loss in slices     logits, and blocks of their width, are an eighth as large */
 #include "analysis/changed_run.h"
 #include "base/memory.h"
@@ -27,7 +27,7 @@ static int64_t last_size(const char *shape)
 
 /* ---- a smaller micro-batch ---- */
 
-/* True if the batch of some input has more than one sample, or its shape is not known. */
+/* True if the batch of some input has more than one sample, or an unknown shape. */
 static bool can_halve(const struct mt_window *window)
 {
     bool has_input = false;
@@ -42,7 +42,7 @@ static bool can_halve(const struct mt_window *window)
     return !has_input;
 }
 
-/* Adds the sizes of parameters, and of copies of them in half and twice the precision. */
+/* Adds the sizes of parameters, and of their copies in half and twice the precision. */
 static void find_parameter_sizes(const struct mt_window *window, struct mt_number_map *out)
 {
     mt_number_map_create(out);
@@ -56,7 +56,8 @@ static void find_parameter_sizes(const struct mt_window *window, struct mt_numbe
     }
 }
 
-/* True for a block whose size follows the batch. What has the size of a parameter is its gradient or a cast of it. */
+/* True for a block whose size depends on the batch. A block of a parameter's size is the parameter's gradient or
+ * cast. */
 static bool follows_batch(const struct mt_window *window, const struct mt_block_row *block,
                           const struct mt_number_map *parameters)
 {
@@ -70,7 +71,8 @@ static bool follows_batch(const struct mt_window *window, const struct mt_block_
     return role == MT_ROLE_INPUT || !mt_number_map_get(parameters, block->requested_bytes, &ignored);
 }
 
-/* Has a gradient live from the beginning of the forward pass before it, since the first half left it there. */
+/* Makes a gradient live from the beginning of the preceding forward pass, since the first half of the batch created
+ * it. */
 static void add_gradient(const struct mt_window *window, const struct mt_block_row *block, int64_t forward,
                          struct mt_changed_run *changed)
 {
@@ -129,7 +131,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
-/* Returns the number of classes of the largest cross entropy; 0 if there is none of many. */
+/* Returns the number of classes of the largest cross entropy; 0 if no cross entropy has many. */
 static int64_t find_width(const struct mt_window *window)
 {
     uint64_t most_bytes = 0;

@@ -10,13 +10,13 @@
 
 enum { ALIKE_TEXTS = 5 };
 
-/* The texts that blocks of a label have in common with others of their group. */
+/* The texts that are equal in all labels of a group. */
 struct kind {
-    const char *texts[ALIKE_TEXTS]; /* in the order of the MT_ALIKE bits; "": they may differ */
+    const char *texts[ALIKE_TEXTS]; /* in the order of the MT_ALIKE bits; "": not compared */
     uint32_t label;
 };
 
-/* The labels' groups. Invariants: group_of_label[label] < count; kinds[group] is that of its labels. */
+/* The labels' groups. Invariants: group_of_label[label] < count; kinds[group] has the texts of its labels. */
 struct groups {
     struct kind *kinds;
     uint32_t *group_of_label;
@@ -32,7 +32,7 @@ static struct kind kind_of(const struct mt_label_row *label, uint32_t number, un
     return kind;
 }
 
-/* Equal texts of a trace have equal pointers, but "" may be none of it. */
+/* Equal texts of a trace have equal pointers, except for "", which may come from elsewhere. */
 static int compare_texts(const struct kind *a, const struct kind *b)
 {
     int order = 0;
@@ -48,7 +48,7 @@ static int compare_kinds(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->label, b->label);
 }
 
-/* Returns the MT_ALIKE bits by which blocks of the label are grouped. */
+/* Returns the MT_ALIKE bits by which blocks with the label are grouped. */
 static unsigned alike_of(const struct mt_label_row *label, unsigned alike)
 {
     static const mt_role whole[] = {
@@ -90,8 +90,8 @@ static uint32_t group_of(const struct mt_window *window, const struct groups *gr
     return groups->group_of_label[window->input->blocks[cut->block].label];
 }
 
-/* Returns the cuts ordered by group, within each in their order; sets ends[group] to the index at which the group ends.
- * The caller frees them. */
+/* Returns the cuts ordered by group, with their order kept within each; sets ends[group] to the index where the group
+ * ends. The caller frees them. */
 static struct mt_cut *sort_by_group(const struct mt_window *window, const struct groups *groups,
                                     const struct mt_cut_list *list, size_t *ends)
 {
@@ -110,7 +110,7 @@ static struct mt_cut *sort_by_group(const struct mt_window *window, const struct
     return sorted;
 }
 
-/* Adds a cut to the bound of what the candidate saves, and to its byte-seconds. */
+/* Adds a cut to the upper bound of the candidate's saving, and to its byte-seconds. */
 static void add_cut(const struct mt_window *window, const struct mt_cut *cut, struct mt_candidate *candidate)
 {
     assert(cut->from < cut->to);
@@ -154,7 +154,7 @@ static void add_groups(struct mt_candidates *candidates, const struct mt_window 
     groups_release(&groups);
 }
 
-/* Adds the candidates that a kind's detector finds in all blocks, or in those that were saved for backward. */
+/* Adds the candidates of a kind's detector for all blocks, or for blocks that were saved for backward. */
 static void detect(struct mt_candidates *candidates, const struct mt_window *window, mt_pattern pattern,
                    bool is_of_saved)
 {
@@ -188,7 +188,7 @@ void mt_candidates_release(struct mt_candidates *candidates)
     *candidates = (struct mt_candidates){0};
 }
 
-/* Orders by the bound of what is saved, largest first. */
+/* Orders by the upper bound of the saving, largest first. */
 static int compare_bounds(const void *left, const void *right)
 {
     const struct mt_candidate *a = left, *b = right;
@@ -196,7 +196,7 @@ static int compare_bounds(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(b->byte_seconds, a->byte_seconds);
 }
 
-/* Orders what one option mends first, then by what is saved, largest first. */
+/* Orders candidates that one option fixes before others, then by saving, largest first. */
 static int compare_savings(const void *left, const void *right)
 {
     const struct mt_candidate *a = left, *b = right;
@@ -214,7 +214,7 @@ struct best {
     size_t count, limit;
 };
 
-/* Enters a saving at its place, if it is among the best. */
+/* Inserts a saving in order if it is among the best. */
 static void enter_best(struct best *best, uint64_t saved)
 {
     size_t at = best->count;
@@ -229,7 +229,7 @@ static void enter_best(struct best *best, uint64_t saved)
     assert(best->count <= best->limit);
 }
 
-/* True if no candidate with that bound can be among the best, or tie with one. */
+/* True if no candidate with this bound can be among the best, or tie with one of them. */
 static bool is_best_known(const struct best *best, uint64_t bound)
 {
     return best->count == best->limit && best->bytes[best->count - 1] > bound;
@@ -268,7 +268,7 @@ bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_byt
     enum {
         ENOUGH_PART = 10,
         ENOUGH_PART_RESERVED = 2
-    }; /* of what is lost between blocks, more: the blocks are the cause */
+    }; /* fragmentation must save more, since blocks of other findings may cause it */
     const int part = mt_finding_is_of_reserved(finding) ? ENOUGH_PART_RESERVED : ENOUGH_PART;
     return saved_bytes > 0 && saved_bytes >= most_bytes / (uint64_t)part && mt_finding_is_optional(finding);
 }

@@ -1,16 +1,17 @@
-/* Checkpointed modules. A call of a module keeps activations from forward to backward. With a checkpoint they go at the call's
- * end, and come back when backward reaches the call, together with what forward took beside them.
+/* Checkpointed modules. A call of a module keeps activations from forward to backward. With a checkpoint they are freed
+ * when the call ends, and allocated again when backward reaches the call, together with the forward's temporary blocks.
  *
  *   forward of the call      rest of forward, backward of later calls      backward of the call
- *   ├── kept, output ──────┼────────── output alone ──────────────────────┼── kept, and all that forward took ──
+ *   ├── kept, output ──────┼────────── output alone ──────────────────────┼── kept, and forward's temporaries ──
  *                        `end`                                          `back`
  *
- * Nothing tells the output apart. It is taken to be the last block that the call takes, if that is still there when forward
- * takes the next one elsewhere, and else the last activation that the call keeps. The input belongs to who called.
+ * No label distinguishes the output. It is assumed to be the last block that the call allocates, if that is still live
+ * when forward next allocates elsewhere, and otherwise the last activation that the call keeps. The input belongs to
+ * the caller.
  *
- * A call is told by labels: blocks of one span, in one forward pass, until forward takes a block elsewhere. A span may be of
- * lines of the program, "modeling/forward:403.forward:306.norm:65", in which a loop calls the modules of one line. There a
- * call ends where the line in it goes back. */
+ * A call is recognized by labels: blocks of one span, in one forward pass, until forward allocates a block elsewhere.
+ * Spans may consist of lines of the program, "modeling/forward:403.forward:306.norm:65", where a loop calls the modules
+ * of one line. Then a new call begins when the line inside the module decreases. */
 #include "analysis/changed_run.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -21,10 +22,10 @@
 
 enum { NO_CALL = UINT32_MAX };
 
-/* Modules of one kind: what a label's place begins with. */
+/* Modules of one kind, by the prefix of their labels' place. */
 struct modules {
-    const char *place; /* of a label; not only these */
-    size_t length;     /* of the part that is meant */
+    const char *place; /* of one of their labels; only a prefix counts */
+    size_t length;     /* of that prefix */
     uint64_t bytes;    /* of activations at the peak */
 };
 
@@ -34,7 +35,7 @@ static bool is_within(const char *place, const struct modules *modules)
            (place[modules->length] == '.' || place[modules->length] == '\0');
 }
 
-/* Returns the length of the first `parts` parts of a path, or of all of it if these are fewer. */
+/* Returns the length of the first `parts` parts of a path, or of the whole path if it has fewer. */
 static size_t length_of_parts(const char *path, size_t parts)
 {
     size_t length = 0;
@@ -71,7 +72,8 @@ static void add_modules(struct modules_list *list, const char *place, size_t len
     *MT_HOST_ADD(list->items, list->count) = (struct modules){place, length, bytes};
 }
 
-/* Returns the rest of a module's path behind the path of these, in which "*" is a layer's number; NULL if it is not within these. */
+/* Returns the rest of a path after the modules' path, in which "*" matches a layer's number; NULL if it is not inside
+ * the modules. */
 static const char *path_within(const char *path, const struct modules *modules)
 {
     for (size_t i = 0; i < modules->length; i++)
@@ -82,7 +84,7 @@ static const char *path_within(const char *path, const struct modules *modules)
     return *path == '.' || *path == '\0' ? path : NULL;
 }
 
-/* True if the program called modules within these, but never these: a ModuleDict, for example, only holds others. */
+/* True if the program called submodules of these modules, but never the modules themselves, as for a ModuleDict. */
 static bool is_container(const struct mt_window *window, const struct modules *modules)
 {
     const struct mt_advice_input *input = window->input;
@@ -97,7 +99,7 @@ static bool is_container(const struct mt_window *window, const struct modules *m
     return has_called;
 }
 
-/* True if other modules that were called, and are within these, hold all that these hold: then these only call them. */
+/* True if submodules that were called hold all activations of these modules, which then do nothing but call them. */
 static bool is_wrapper(const struct mt_window *window, const struct modules_list *list, const struct modules *modules)
 {
     for (size_t i = 0; i < list->count; i++) {
@@ -121,7 +123,7 @@ static bool is_saved(const struct mt_window *window, const struct mt_block_row *
     return window->roles[block->label] == MT_ROLE_ACTIVATION;
 }
 
-/* Lists all modules that were called and hold activations at the peak, those that hold most first. Release its items. */
+/* Lists all called modules with activations that are live at the peak, largest first. The caller frees its items. */
 static struct modules_list list_modules(const struct mt_window *window)
 {
     const struct mt_advice_input *input = window->input;
@@ -151,23 +153,24 @@ static struct modules_list list_modules(const struct mt_window *window)
 /* A call of a module in a forward pass. */
 struct call {
     int64_t pass;
-    int64_t line;  /* in the module's function, of the last block; -1: the span has no lines */
-    int64_t end;   /* the last event in which its forward took a block */
-    int64_t back;  /* the first at which backward uses it up, or takes a block of it; 0: not in the window */
+    int64_t line;  /* the last block's, in the module's function; -1: the span has no lines */
+    int64_t end;   /* the last event in which its forward allocated a block */
+    int64_t back;  /* when backward first frees or allocates a block of the call; 0: not in the window */
     int64_t over;  /* the event that ended the forward pass; 0: not in the window */
-    int64_t next;  /* the first event after `end` in which forward took a block outside of the call; 0: none */
-    size_t last;   /* block of `end` */
-    size_t output; /* block; SIZE_MAX: it keeps none */
+    int64_t next;  /* the first event after `end` in which forward allocated a block outside the call; 0: none */
+    size_t last;   /* index of the block of `end` */
+    size_t output; /* index of the output's block; SIZE_MAX: none */
     uint64_t saved_bytes, most_bytes;
 };
 
-/* A module of one path, and the call of it that is under way. */
+/* A module with one path, and its current call. */
 struct instance {
     const char *span;
     uint32_t call;
 };
 
-/* The calls of modules. Invariant: call_of has the call of each block that forward took in it, else NO_CALL. */
+/* The calls of modules. Invariant: call_of has the call of each block that forward allocated inside a call; NO_CALL for
+ * other blocks. */
 struct calls {
     const struct mt_window *window;
     const struct modules *modules;
@@ -175,11 +178,11 @@ struct calls {
     size_t count;
     struct instance *instances;
     size_t instance_count;
-    size_t *instance_of; /* of each label, plus 1; 0: not of these modules */
+    size_t *instance_of; /* of each label, plus 1; 0: outside these modules */
     uint32_t *call_of;
 };
 
-/* Returns the number of the module that the label is of. */
+/* Returns the index of the label's module; adds the module if it is new. */
 static size_t find_instance(struct calls *calls, const struct mt_label_row *label)
 {
     size_t length = length_of_parts(label->span, count_parts(calls->modules));
@@ -202,7 +205,7 @@ static bool is_of_forward(const struct mt_label_row *label)
     return has_phase(label, MT_PHASE_FORWARD) || has_phase(label, MT_PHASE_LOSS);
 }
 
-/* Returns the line of the part behind the modules' of a span, "forward:306"; -1 if it has none. */
+/* Returns the line in the part of a span after the modules' path, "forward:306"; -1 if it has none. */
 static int64_t line_within(const struct modules *modules, const char *span)
 {
     const char *part = span + length_of_parts(span, count_parts(modules));
@@ -211,21 +214,21 @@ static int64_t line_within(const struct modules *modules, const char *span)
     return colon != NULL ? strtoll(colon + 1, NULL, 10) : -1;
 }
 
-/* True if a block of that pass and line is of another call than the last of its module. */
+/* True if a block of this pass and line does not belong to the current call of its module. */
 static bool is_new_call(const struct calls *calls, const struct instance *instance, int64_t pass, int64_t line)
 {
     const struct call *call = instance->call != NO_CALL ? &calls->items[instance->call] : NULL;
     return call == NULL || call->pass != pass || call->next != 0 || (line >= 0 && line < call->line);
 }
 
-/* Notes that forward took a block outside of the call that was under way. */
+/* Records that forward allocated a block outside the current call. */
 static void leave_call(struct calls *calls, uint32_t call, int64_t event)
 {
     if (call != NO_CALL && calls->items[call].next == 0)
         calls->items[call].next = event;
 }
 
-/* Enters a block that forward took. */
+/* Records a block that forward allocated. */
 static void enter_forward(struct calls *calls, struct instance *instance, size_t index, int64_t pass)
 {
     const struct mt_block_row *block = &calls->window->input->blocks[index];
@@ -242,7 +245,7 @@ static void enter_forward(struct calls *calls, struct instance *instance, size_t
     calls->call_of[index] = instance->call;
 }
 
-/* Enters a block that backward took: the call's backward has begun. */
+/* Records a block that backward allocated: the call's backward has begun. */
 static void enter_backward(struct calls *calls, const struct instance *instance, int64_t event)
 {
     struct call *call = instance->call != NO_CALL ? &calls->items[instance->call] : NULL;
@@ -250,8 +253,8 @@ static void enter_backward(struct calls *calls, const struct instance *instance,
         call->back = event;
 }
 
-/* Moves to the last mark up to an event, and counts the forward passes that begin or
- * end. The loss is a part of them. */
+/* Advances to the last mark up to an event, and counts the forward passes that begin or end. A pass includes the
+ * loss. */
 static void pass_marks(const struct mt_advice_input *input, int64_t event, size_t *mark, int64_t *pass)
 {
     for (; *mark < input->mark_count && input->marks[*mark].event <= event; ++*mark) {
@@ -264,20 +267,20 @@ static void pass_marks(const struct mt_advice_input *input, int64_t event, size_
     }
 }
 
-/* Notes when forward passes ended: calls[first .. count) are of the passes up to `pass`. */
+/* Records when forward passes ended: calls[first .. count) belong to the passes up to `pass`. */
 static void end_passes(struct calls *calls, size_t *first, int64_t pass, int64_t event)
 {
     for (; *first < calls->count && calls->items[*first].pass < pass; ++*first)
         calls->items[*first].over = event;
 }
 
-/* Enters every block. An odd pass is a forward pass, an even one what follows it. */
+/* Records every block. An odd pass number is a forward pass, an even one the time after it. */
 static void enter_blocks(struct calls *calls)
 {
     const struct mt_advice_input *input = calls->window->input;
     size_t mark = 0, unended = 0;
     int64_t pass = 0;
-    uint32_t current = NO_CALL; /* in which forward took a block last */
+    uint32_t current = NO_CALL; /* the call with the last block that forward allocated */
     for (size_t i = 0; i < input->block_count; i++) {
         const struct mt_block_row *block = &input->blocks[i];
         size_t number = calls->instance_of[block->label];
@@ -303,13 +306,14 @@ static struct call *call_of(struct calls *calls, size_t index)
     return calls->call_of[index] != NO_CALL ? &calls->items[calls->call_of[index]] : NULL;
 }
 
-/* True if the call still holds the block at its end, as an activation. */
+/* True if the block is an activation, and live at the end of the call. */
 static bool is_kept(const struct calls *calls, const struct call *call, const struct mt_block_row *block)
 {
     return is_saved(calls->window, block) && mt_block_is_live(block, call->end);
 }
 
-/* Makes the last block of each call its output where it is one, though the call does not keep it. */
+/* Makes the last block of each call its output if it is live when forward leaves the call, even if the call does not
+ * keep it. */
 static void find_passed_on(struct calls *calls)
 {
     for (size_t i = 0; i < calls->count; i++) {
@@ -320,7 +324,7 @@ static void find_passed_on(struct calls *calls)
     }
 }
 
-/* Finds each call's output, then what it keeps beside that, and the first of these that backward frees. */
+/* Finds each call's output, the other blocks that it keeps, and the first of these that backward frees. */
 static void find_kept(struct calls *calls)
 {
     const struct mt_advice_input *input = calls->window->input;
@@ -342,7 +346,7 @@ static void find_kept(struct calls *calls)
     }
 }
 
-/* An event that takes (bytes above 0) or frees a block of a call's forward. */
+/* An event that allocates (bytes > 0) or frees a block of a call's forward. */
 struct change {
     uint32_t call;
     int64_t event, bytes;
@@ -355,7 +359,7 @@ static int compare_events(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->event, b->event);
 }
 
-/* Finds the most that each call's forward held at once. */
+/* Finds the peak of each call's blocks during its forward. */
 static void find_most(struct calls *calls)
 {
     const struct mt_advice_input *input = calls->window->input;
@@ -406,7 +410,7 @@ static void calls_release(struct calls *calls)
 
 /* ---- the change ---- */
 
-/* Returns the position at which what a call kept comes back: just before backward needs it. */
+/* Returns the position at which a call's blocks are allocated again: just before backward needs them. */
 static int64_t position_of_return(const struct call *call)
 {
     return call->back != 0 ? mt_position_at(call->back) - 1 : MT_POSITION_NEVER;
@@ -421,7 +425,7 @@ static void cut_kept(struct calls *calls, struct mt_changed_run *changed)
     }
 }
 
-/* Adds what forward took beside what it kept, as one block, for the moment in which the call is computed again. */
+/* Adds the forward's temporary memory as one block while the call is computed again. */
 static void add_computing(const struct calls *calls, struct mt_changed_run *changed, struct mt_program_change *change)
 {
     for (size_t i = 0; i < calls->count; i++) {
@@ -440,7 +444,7 @@ static void add_computing(const struct calls *calls, struct mt_changed_run *chan
     }
 }
 
-/* Replays checkpoints of these modules. */
+/* Replays the run with checkpoints of these modules. */
 static mt_status try_checkpoint(const struct mt_window *window, const struct modules *modules,
                                 struct mt_program_changes *out)
 {

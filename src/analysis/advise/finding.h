@@ -1,8 +1,8 @@
-/* The table of findings. Each kind of finding is one row of MT_FINDING_KINDS: its name, its detector, and what counts as
- * evidence. Each change that mends a finding is one row of MT_REMEDIES: the findings that it helps, and its cost. advise,
- * oom, the page and the library read all that they know of a kind from these rows; src/words/finding_words.c has its English.
+/* The table of findings. Each kind of finding is one row of MT_FINDING_KINDS: its name, its detector, and its evidence.
+ * Each change that fixes a finding is one row of MT_REMEDIES: the findings that it helps, and its cost. advise, oom,
+ * the page and the library take all facts about a kind from these rows; src/words/finding_words.c has its English.
  *
- *   detector ──cuts──▶ evidence: blocks that are alike ──▶ finding ──kind, role──▶ change, cost ──▶ words
+ *   detector ──cuts──▶ evidence: blocks with similar labels ──▶ finding ──kind, role──▶ change, cost ──▶ words
  */
 #pragma once
 
@@ -21,18 +21,18 @@ enum {
     MT_ALIKE_PHASE = 8,
     MT_ALIKE_PLACE = 16,
     MT_ALIKE_ALL = 31,
-    MT_ALIKE_BY_ROLE = 32, /* the role; and the category where not all blocks of the role are used alike */
+    MT_ALIKE_BY_ROLE = 32, /* the role, and also the category for roles whose categories are used differently */
 };
 
 /* Properties of kinds. */
 enum {
     MT_FINDS_ACTIVATIONS = 1, /* all activations together are one more finding */
-    MT_FINDS_GROWTH = 2,      /* it is worth telling however little it is: more steps make more of it */
-    MT_FINDS_RESERVED = 4,    /* it is found in segments, not in lifetimes: it wastes reserved memory */
+    MT_FINDS_GROWTH = 2,      /* reported even if small, since it grows with more steps */
+    MT_FINDS_RESERVED = 4,    /* found in segments, not in lifetimes: it wastes reserved memory */
 };
 
-/* X(kind, name, detector, alike, properties): `name` is its name in JSON. mt_cut_DETECTOR adds the evidence: the times in
- * which a block need not be live. `alike` has the MT_ALIKE bits by which these blocks are grouped. */
+/* X(kind, name, detector, alike, properties): `name` is its name in JSON. mt_cut_DETECTOR adds the evidence: the times
+ * at which a block need not be live. `alike` has the MT_ALIKE bits by which these blocks are grouped. */
 #define MT_FINDING_KINDS(X)                                                                                            \
     /* Gradients of the last step, live through a forward pass that does not use them. */                              \
     X(KEPT_GRADIENTS, "gradients in forward", kept_gradient, MT_ALIKE_ROLE, 0)                                         \
@@ -58,8 +58,8 @@ enum {
     X(STATE, "time")         /* every step moves parameters or their state, or the optimizer is another one */         \
     X(EVERYTHING, "time")    /* every block of the program lives for another time */
 
-/* X(change, kind, roles, cost): mends findings of `kind` whose blocks all have one of `roles` (bits; 0: any or several). Of
- * several rows for a finding the first counts. Which of the changes of fragmentation helps depends on the replay, and
+/* X(change, kind, roles, cost): fixes findings of `kind` whose blocks all have one of `roles` (bits; 0: any or
+ * several). The first matching row counts. Which change helps against fragmentation depends on the replay, and
  * COPY_AT_USE depends on the operator. */
 #define MT_REMEDIES(X)                                                                                                 \
     X(ZERO_GRAD_EARLY, KEPT_GRADIENTS, 0, LINE)                /* clear gradients before the forward pass */           \
@@ -101,7 +101,7 @@ typedef enum mt_hint { MT_REMEDIES(X) MT_HINT_COUNT } mt_hint;
 struct mt_finding_kind {
     const char *name;
 
-    /* Adds the cuts of block `index`, in order; none if it is no evidence. */
+    /* Adds the cuts of block `index`, in order; none if it is not evidence. */
     void (*cut)(const struct mt_window *window, size_t index, struct mt_cut_list *out);
 
     unsigned alike, properties;
@@ -114,44 +114,43 @@ extern const struct mt_finding_kind mt_finding_kinds[MT_PATTERN_COUNT];
 MT_FINDING_KINDS(X)
 #undef X
 
-/* Waste of one pattern by blocks that are alike.
- * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the
- * difference of the peak as it was (of requested bytes; of fragmentation, of reserved ones) to the peak without the
- * waste, or 0. */
+/* Waste of one pattern by blocks with similar labels.
+ * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the original
+ * peak minus the peak without the waste, or 0. Both are peaks of requested bytes, but of reserved bytes for
+ * fragmentation. */
 struct mt_finding {
     mt_pattern pattern;
-    const char *category, *role, *op, *phase, *place; /* of its blocks; "" where they differ */
+    const char *category, *role, *op, *phase, *place; /* common to its blocks; "" where they differ */
     const char
         *taken_at; /* the line of the program that allocated the largest of them: "train.py:7"; "": not recorded */
-    const struct mt_holder_row *holder; /* of the largest of them; NULL: not known */
-    int64_t event;                      /* that allocated it; 0: of fragmentation */
-    uint64_t bytes;        /* wasted at the run's peak or, if nothing is wasted then, when most is; requested */
-    uint64_t blocks;       /* the number of blocks that have them; of fragmentation, of free pieces */
-    int64_t events;        /* the median of the events for which each block is wasted */
-    uint64_t ns;           /* the same in time */
-    uint64_t total_blocks; /* all that are wasted at some time */
-    double byte_seconds;   /* sum of bytes times seconds wasted */
-    uint64_t claim_bytes;  /* the peak of requested bytes without the waste */
+    const struct mt_holder_row *holder; /* of the largest of them; NULL: unknown */
+    int64_t event;                      /* that allocated it; 0 for fragmentation */
+    uint64_t bytes;                     /* requested bytes wasted at the run's peak or, if none, when most are wasted */
+    uint64_t blocks;                    /* number of these blocks; for fragmentation, of free pieces */
+    int64_t events;                     /* the median of the events for which each block is wasted */
+    uint64_t ns;                        /* the same in time */
+    uint64_t total_blocks;              /* blocks that are wasted at some time */
+    double byte_seconds;                /* sum of bytes times seconds wasted */
+    uint64_t claim_bytes;               /* the peak of requested bytes without the waste */
     uint64_t saved_bytes;
     struct mt_replay_result replay; /* of the run without the waste */
-    struct mt_alloc_settings alloc; /* of that replay: the answer's; of fragmentation, the alternative */
+    struct mt_alloc_settings alloc; /* of that replay: the answer's; for fragmentation, the alternative */
 };
 
-/* Adds the cuts that leave of a block only the time from its first to its last use. */
+/* Cuts everything outside the block's first and last use. */
 void mt_cut_unused(const struct mt_window *window, size_t index, struct mt_cut_list *out);
 
-/* True if the finding wastes reserved memory, and not lifetimes of blocks. */
+/* True if the finding wastes reserved memory, not lifetimes of blocks. */
 bool mt_finding_is_of_reserved(const struct mt_finding *finding);
 
-/* Returns the change that mends the finding, and its cost. */
+/* Returns the change that fixes the finding, and its cost. */
 mt_hint mt_finding_hint(const struct mt_finding *finding);
 mt_remedy_cost mt_finding_cost(const struct mt_finding *finding);
 
-/* True if one option mends the finding. */
+/* True if one option fixes the finding. */
 bool mt_finding_is_optional(const struct mt_finding *finding);
 
-/* True if `part` is about some of the blocks that `whole` is about, and about the same waste; `whole` then is of all
- * categories. */
+/* True if `part` covers some of the blocks and the same waste as `whole`. Then `whole` has no category. */
 bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole);
 
 /* Returns "option", "program" or "time". */

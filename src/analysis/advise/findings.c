@@ -30,7 +30,7 @@ bool mt_finding_is_of_reserved(const struct mt_finding *finding)
     return (mt_finding_kinds[finding->pattern].properties & MT_FINDS_RESERVED) != 0;
 }
 
-/* Returns the settings that reserved less or, if none did, what else would help. */
+/* Returns the settings that reserved less or, if there are none, another change that helps. */
 static mt_hint reserved_hint(const struct mt_finding *finding)
 {
     if (finding->saved_bytes == 0)
@@ -38,7 +38,7 @@ static mt_hint reserved_hint(const struct mt_finding *finding)
     return mt_alloc_grows(&finding->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH;
 }
 
-/* True if several tensors were copied to the card, or to another dtype, and no step that ran reads them. */
+/* True if several tensors were copied to the card or to another dtype, and no step of the run reads them. */
 static bool is_copied_ahead(const struct mt_finding *finding)
 {
     return finding->pattern == MT_PATTERN_DEAD_WRITE && finding->blocks > 1 &&
@@ -80,7 +80,7 @@ const char *mt_remedy_cost_name(mt_remedy_cost cost)
     return names[cost];
 }
 
-/* True if `part` is equal to `whole`, or `whole` leaves the text open. */
+/* True if `part` is equal to `whole`, or `whole` is "" and matches any text. */
 static bool is_within(const char *part, const char *whole)
 {
     return whole[0] == '\0' || strcmp(part, whole) == 0;
@@ -106,7 +106,7 @@ bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *
 
 /* ---- findings ---- */
 
-/* Advice in the making. */
+/* The state of mt_advice_create. */
 struct adviser {
     struct mt_window window;
     struct mt_candidates candidates;
@@ -120,14 +120,14 @@ static bool is_growing(const struct mt_finding *finding)
     return (mt_finding_kinds[finding->pattern].properties & MT_FINDS_GROWTH) != 0;
 }
 
-/* True if whoever does not ask for all is told: it saves a hundredth of the peak, or will with more steps. */
+/* True if the finding is reported by default: it saves a hundredth of the peak, or grows with more steps. */
 static bool is_worthwhile(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t peak_bytes)
 {
     enum { WORTHWHILE_PART = 100 };
     return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || is_growing(finding));
 }
 
-/* Returns the number of findings that the candidates, which are in order, may become; drops those that are none. */
+/* Returns the number of findings that the ordered candidates may become; drops those that may not. */
 static size_t count_findings(struct adviser *adviser)
 {
     struct mt_candidates *candidates = &adviser->candidates;
@@ -143,21 +143,21 @@ static size_t count_findings(struct adviser *adviser)
     return count;
 }
 
-/* Sorts the numbers and returns the lower of the two in the middle; 0 if there is none. */
+/* Sorts the numbers and returns the median, the lower one of an even count; 0 if there are none. */
 static uint64_t lower_median(uint64_t *numbers, size_t count)
 {
     qsort(numbers, count, sizeof *numbers, mt_compare_uint64);
     return count > 0 ? numbers[(count - 1) / 2] : 0;
 }
 
-/* Returns the event at or before a position; for one after the window, its last. */
+/* Returns the event at or before a position; the last event for a position after the window. */
 static int64_t event_until(const struct adviser *adviser, int64_t position)
 {
     int64_t event = position / 2, last = adviser->window.input->last_event;
     return event < last ? event : last;
 }
 
-/* Describes the blocks that are wasted at `moment`, and the time for which they are. */
+/* Describes the blocks that are wasted at `moment`, and for how long. */
 static void describe_moment(const struct adviser *adviser, const struct mt_candidate *candidate, int64_t moment,
                             struct mt_finding *finding)
 {
@@ -190,7 +190,7 @@ static uint64_t count_blocks(const struct mt_candidate *candidate)
     return count;
 }
 
-/* Makes a finding of a candidate. */
+/* Turns a candidate into a finding. */
 static mt_status make_finding(struct adviser *adviser, struct mt_candidate *candidate, struct mt_finding *out)
 {
     *out = candidate->finding;
@@ -217,7 +217,7 @@ static mt_status make_findings(struct adviser *adviser)
     struct mt_advice *out = adviser->out;
     size_t count = count_findings(adviser);
     out->left_out = candidates->count + candidates->left_out - count;
-    out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* and one of fragmentation */
+    out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* one more for fragmentation */
     for (size_t i = 0; i < count; i++)
         MT_TRY(make_finding(adviser, &candidates->items[i], &out->findings[out->count++]));
     return MT_OK;
@@ -246,7 +246,7 @@ static mt_status replay_unchanged(struct adviser *adviser)
     return status;
 }
 
-/* Describes what is reserved in vain: in the run or, of another allocator, in the replay. */
+/* Describes the wasted reserved memory: of the run or, for another allocator, of its replay. */
 static struct mt_finding describe_fragmentation(const struct adviser *adviser)
 {
     const struct mt_advice_input *input = adviser->window.input;
@@ -276,7 +276,7 @@ static struct mt_finding describe_fragmentation(const struct adviser *adviser)
     return finding;
 }
 
-/* True if the finding is a part of one before it. */
+/* True if the finding is a part of a finding before it. */
 static bool follows_whole(const struct mt_advice *advice, size_t index)
 {
     for (size_t i = 0; i < index; i++)
@@ -285,7 +285,7 @@ static bool follows_whole(const struct mt_advice *advice, size_t index)
     return false;
 }
 
-/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first
+/* Inserts a finding in order, but not between another one and its parts. There is room for it. Keeps the first
  * `limit`. */
 static void insert_finding(const struct adviser *adviser, const struct mt_finding *finding)
 {
@@ -309,7 +309,7 @@ static void insert_finding(const struct adviser *adviser, const struct mt_findin
     advice->left_out++;
 }
 
-/* True if reserved memory is what is short: a tenth of it or more is not allocated, and a twentieth can be saved. */
+/* True if reserved memory is the bottleneck: at least a tenth of it is not allocated, and a twentieth can be saved. */
 static bool is_short_of_reserved(const struct mt_replay_result *had, uint64_t saved_bytes)
 {
     enum { UNUSED_PART = 10, SAVED_PART = 20 };
@@ -317,8 +317,8 @@ static bool is_short_of_reserved(const struct mt_replay_result *had, uint64_t sa
            saved_bytes >= had->reserved_bytes / SAVED_PART && saved_bytes > 0;
 }
 
-/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to
- * take, and one that another allocator has no room for is not comparable. */
+/* Adds the finding of fragmentation, if any. There is none for a program with an unknown allocator, which has no other
+ * policy to choose, or if the replay with the other allocator runs out of memory, which can't be compared. */
 static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;

@@ -22,7 +22,7 @@ static bool is_held_by(const struct mt_holder_row *holder, mt_holder_kind kind)
     return holder != NULL && strcmp(holder->kind, mt_holder_kind_name(kind)) == 0;
 }
 
-/* True of a name such as self.key_cache, past_key_values or self.k. */
+/* True for names such as self.key_cache, past_key_values or self.k. */
 static bool is_named_as_cache(const char *name)
 {
     static const char *const parts[] = {"cache", "past", "key", "kv"}, *const ends[] = {".k", ".v"};
@@ -48,7 +48,7 @@ static mt_observed_change change_of_collecting(const char *phase, const struct m
                                                           : MT_OBSERVED_CHANGE_MOVE_TO_HOST;
 }
 
-/* Returns the change for a loop that keeps graphs. */
+/* Returns the change for a loop that keeps autograd graphs. */
 static mt_observed_change change_of_graphs(const char *phase, const struct mt_holder_row *holder)
 {
     if (!is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
@@ -56,7 +56,7 @@ static mt_observed_change change_of_graphs(const char *phase, const struct mt_ho
     return is_held_by(holder, MT_HOLDER_CHAIN) ? MT_OBSERVED_CHANGE_DETACH_STATE : MT_OBSERVED_CHANGE_DETACH;
 }
 
-/* Adds what a growing loop keeps, by the kind of its holder. */
+/* Adds the growth of a loop, by the kind of its holder. */
 static void add_growth(struct mt_observations *out, struct mt_observed found)
 {
     const struct mt_holder_row *holder = found.holder;
@@ -84,7 +84,7 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     *MT_HOST_ADD(out->items, out->count) = found;
 }
 
-/* Returns the holder that keeps most of what a phase allocated; NULL: none is known. */
+/* Returns the holder with most of the memory allocated in a phase; NULL: unknown. */
 static const struct mt_holder_row *holder_in(const struct mt_observations *observations, const char *phase)
 {
     for (size_t i = 0; i < observations->holder_count; i++)
@@ -93,7 +93,7 @@ static const struct mt_holder_row *holder_in(const struct mt_observations *obser
     return NULL;
 }
 
-/* Returns the holder that keeps most of what grows in loops; NULL: none is known. */
+/* Returns the holder with most of the memory that grows in loops; NULL: unknown. */
 static const struct mt_holder_row *holder_in_loops(const struct mt_observations *observations)
 {
     for (size_t i = 0; i < observations->holder_count; i++)
@@ -102,8 +102,9 @@ static const struct mt_holder_row *holder_in_loops(const struct mt_observations 
     return NULL;
 }
 
-/* Returns the holder that keeps most of what grows in a loop; NULL: none is known. Steps have another place than the call of their
- * model, so of them any holder of a training loop counts, or else of another loop: one that acts may be inside of one that learns. */
+/* Returns the holder with most of the memory that grows in a loop; NULL: unknown. A step's place differs from the place
+ * of its model's call. So for steps, any holder of a training loop counts, or else a holder of another loop: a loop
+ * that acts may be inside a loop that learns. */
 static const struct mt_holder_row *holder_of_loop(const struct mt_observations *observations,
                                                   const struct mt_caveat *loop, const char *phase)
 {
@@ -118,7 +119,7 @@ static const struct mt_holder_row *holder_of_loop(const struct mt_observations *
     return NULL;
 }
 
-/* Adds memory on a card that is not the rank's own. */
+/* Adds memory on a card that belongs to another rank. */
 static void add_card(const struct mt_caveat *row, struct mt_observations *out)
 {
     if (row->kind == MT_CAVEAT_OTHER_CARD && row->bytes > 0)
@@ -147,7 +148,7 @@ static void add_not_updated(const struct mt_caveat *row, struct mt_observations 
                                                                     .taken_at = ""};
 }
 
-/* Adds the loops whose growth the program's run measured, other cards, and gradients that are not used. */
+/* Adds loop growth that was measured during the run, memory on other cards, and gradients that are not used. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
     struct mt_caveat *rows;
@@ -174,7 +175,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     return MT_OK;
 }
 
-/* Adds what steps leave behind, which a recording does not measure. */
+/* Adds memory that steps leave behind, which a recording does not measure. */
 static mt_status add_leaks(const struct mt_question *question, struct mt_observations *out)
 {
     const char *train = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN);
@@ -194,7 +195,7 @@ static mt_status add_leaks(const struct mt_question *question, struct mt_observa
     return status == MT_USAGE ? MT_OK : status;
 }
 
-/* Adds what exceptions keep, by the holder that keeps most. */
+/* Adds memory that exceptions keep, with the holder that keeps most. */
 static void add_traceback(struct mt_observations *out)
 {
     for (size_t i = 0; i < out->holder_count; i++) {
@@ -229,7 +230,7 @@ static void add_copies(struct mt_observations *out)
                                      .holder = &out->holders[i]};
 }
 
-/* Returns the holder that keeps most of what that line loaded; NULL: none is known. */
+/* Returns the holder with most of the memory loaded by the line; NULL: unknown. */
 static const struct mt_holder_row *holder_of_loaded(const struct mt_observations *observations,
                                                     const struct mt_loaded_row *loaded)
 {
@@ -239,7 +240,7 @@ static const struct mt_holder_row *holder_of_loaded(const struct mt_observations
     return NULL;
 }
 
-/* Adds a checkpoint that is on the card at the highest moment of loading. */
+/* Adds a checkpoint that is on the card at the peak of loading. */
 static mt_status add_checkpoint(const struct mt_question *question, struct mt_observations *out)
 {
     const char *load = mt_program_phase_name(MT_PROGRAM_PHASE_LOAD);

@@ -1,5 +1,6 @@
-/* What a program does that takes memory, as far as no replay is needed to see it: loops that leave more in each iteration,
- * checkpoints on the card, ways to train that keep copies. Found from holders, growths, program phases and the labels at the peak.
+/* Memory that a program's own code causes, found without a replay: loops that leave more behind in each iteration,
+ * checkpoints on the card, training methods that keep copies. Found from holders, growths, program phases and the
+ * labels at the peak.
  *
  * Each kind of observation and each change is one row of a table here; src/words/observed_words.c has the English. */
 #pragma once
@@ -62,27 +63,27 @@ typedef enum mt_observed_kind { MT_OBSERVED_KINDS(X) MT_OBSERVED_KIND_COUNT } mt
 typedef enum mt_observed_change { MT_OBSERVED_CHANGES(X) MT_OBSERVED_CHANGE_COUNT } mt_observed_change;
 #undef X
 
-/* An observation. Texts are the trace's. */
+/* An observation. Borrows the trace's texts. */
 struct mt_observed {
     mt_observed_kind kind;
     mt_observed_change change;
-    const char *phase;    /* of the program: "validate"; "": none, as of another card and of gradients */
-    const char *name;     /* of another card, "cuda:0", or of a module, "teacher"; NULL: of nothing else */
-    uint64_t bytes;       /* of a loop, an iteration; otherwise at the peak of the phase; of gradients, all */
-    int64_t full_at;      /* of a loop, the iteration that fills the card: an estimate; -1: not known */
-    const char *file;     /* of the loop; "": not known */
-    int64_t line;         /* 0: not known */
+    const char *phase;    /* of the program: "validate"; "": none, such as for another card and gradients */
+    const char *name;     /* of another card, "cuda:0", or of a module, "teacher"; otherwise NULL */
+    uint64_t bytes;       /* for a loop, per iteration; for gradients, in total; otherwise at the peak of the phase */
+    int64_t full_at;      /* for a loop, the estimated iteration that fills the card; -1: unknown */
+    const char *file;     /* of the loop; "": unknown */
+    int64_t line;         /* 0: unknown */
     const char *taken_at; /* the line that allocated: "val.py:13"; "": not recorded */
-    const struct mt_holder_row *holder; /* NULL: not known */
+    const struct mt_holder_row *holder; /* NULL: unknown */
 };
 
-/* The observations about a run, the most bytes first, and what they rest on. */
+/* The observations about a run, largest first, and their sources. */
 struct mt_observations {
     struct mt_observed *items;
     size_t count;
-    struct mt_holder_row *holders; /* all, also those without an observation; the most bytes first */
+    struct mt_holder_row *holders; /* all, also those without an observation; largest first */
     size_t holder_count;
-    bool ran_out; /* the run ended out of memory, so holders of what was live then are known */
+    bool ran_out; /* the run ended out of memory, so holders of blocks that were live then are known */
     struct mt_program_phase_row *phases;
     size_t phase_count;
 };

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { LEAST_PART = 10 };  /* of the peak */
-enum { LEAST_LAYERS = 3 }; /* that a segment spans: one layer is recomputed while the gradients of the next are there */
-enum { MOST_LAYERS = 64 }; /* that are told apart */
+enum { LEAST_LAYERS = 3 }; /* of a segment: while one layer is recomputed, the gradients of the next exist, too */
+enum { MOST_LAYERS = 64 }; /* that are distinguished */
 
 static bool is_role(const struct mt_label_row *label, mt_role role)
 {
@@ -27,9 +27,9 @@ static bool begins_with(const char *text, const char *begin)
     return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-/* ---- what blocks are ---- */
+/* ---- classification of blocks ---- */
 
-/* True if FSDP gathered it for the model as a whole. FSDP2 gives the class of a module that it shards the prefix FSDP. */
+/* True if FSDP gathered it for the whole model. FSDP2 prefixes the class of a module that it shards with FSDP. */
 static bool is_gathered_by_root(const struct mt_label_row *label)
 {
     const bool is_sharded = begins_with(label->span, "FSDP") || begins_with(label->span, "FullyShardedDataParallel");
@@ -46,7 +46,7 @@ static bool is_other_gradient(const struct mt_label_row *label)
     return is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label);
 }
 
-/* True if a module's forward computed it during backward. What autograd's functions compute has their names. */
+/* True if a module's forward allocated it during backward. Blocks of autograd's functions have the functions' names. */
 static bool is_recomputed(const struct mt_label_row *label)
 {
     return is_in_phase(label, MT_PHASE_BACKWARD) && label->layer >= 0 && strstr(label->op, "Backward") == NULL &&
@@ -58,7 +58,7 @@ static bool is_dropout_of_lora(const struct mt_label_row *label)
     return strstr(label->span, "lora_dropout") != NULL;
 }
 
-/* True for a shape whose last two lengths are equal and not small: "2,12,2048,2048". */
+/* True for a shape whose last two dimensions are equal and not small: "2,12,2048,2048". */
 static bool is_square(const char *shape)
 {
     enum { LEAST_LENGTH = 256 };
@@ -68,7 +68,7 @@ static bool is_square(const char *shape)
     return last != NULL && before > shape && atoll(before) == atoll(last + 1) && atoll(before) >= LEAST_LENGTH;
 }
 
-/* True for the scores of attention that a program computes step by step, of each pair of positions. */
+/* True for attention scores that a program computes step by step, with one value for each pair of positions. */
 static bool is_scores(const struct mt_label_row *label)
 {
     const bool is_of_attention =
@@ -92,11 +92,11 @@ struct peak {
     uint64_t bytes; /* allocated */
 };
 
-/* The sum over some of them. */
+/* The sum over some of these blocks. */
 struct sum {
     uint64_t bytes, largest;
     int64_t event;   /* that allocated the largest; 0: none */
-    uint64_t layers; /* a bit for each */
+    uint64_t layers; /* one bit for each */
 };
 
 static void add_block(const struct peak *peak, size_t index, struct sum *sum)
@@ -119,10 +119,10 @@ static struct sum sum_of(const struct peak *peak, bool (*counts)(const struct mt
     return sum;
 }
 
-/* True if the backward of an embedding computed the gradient, by another label of the table's module. */
+/* True if an embedding's backward computed the gradient. Its label is another one of the table's module. */
 static bool is_gradient_of_table(const struct peak *peak, const struct mt_label_row *label)
 {
-    enum { LEAST_ROWS = 1 << 19 }; /* larger than vocabularies of tokens, and a batch of tokens uses more of its rows */
+    enum { LEAST_ROWS = 1 << 19 }; /* larger than vocabularies, whose rows a batch uses more densely */
     if (!is_role(label, MT_ROLE_GRADIENT) || atoll(label->shape) < LEAST_ROWS)
         return false;
     for (size_t i = 0; i < peak->label_count; i++) {
@@ -145,7 +145,7 @@ static struct sum sum_of_tables(const struct peak *peak)
 
 /* ---- Jacobians ---- */
 
-/* True for a frame of torch.func's jacrev, jacfwd and hessian, or of torch.autograd.functional's jacobian and hessian. */
+/* True for a frame of torch.func's jacrev, jacfwd or hessian, or of torch.autograd.functional's jacobian or hessian. */
 static bool is_of_jacobian(const struct mt_stack_row *frame)
 {
     const bool is_of_file = strstr(frame->file, "torch/_functorch/eager_transforms.py") != NULL ||
@@ -153,7 +153,8 @@ static bool is_of_jacobian(const struct mt_stack_row *frame)
     return is_of_file && (strstr(frame->function, "jac") != NULL || strstr(frame->function, "hessian") != NULL);
 }
 
-/* Returns for each call stack whether one of its frames computes a Jacobian; NULL: none does. The caller frees it. */
+/* Returns for each call stack whether one of its frames computes a Jacobian; NULL: no frame does. The caller frees
+ * it. */
 static bool *find_jacobians(const struct mt_stack_row *stacks, size_t count)
 {
     bool *computes = mt_host_alloc((count + 1) * sizeof *computes), any = false;
@@ -215,7 +216,7 @@ static bool spans_layers(uint64_t layers)
     return count >= LEAST_LAYERS;
 }
 
-/* Adds the buckets if gradients have memory of their own, too. */
+/* Adds DDP's buckets if gradients also have memory of their own. */
 static mt_status add_buckets(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
 {
     struct sum buckets = sum_of(peak, is_bucket);
@@ -238,7 +239,8 @@ static bool has_cycles(const struct mt_observations *observations)
     return false;
 }
 
-/* Adds what a segment over many layers computes again. Cycles may keep as much of segments of one layer each. */
+/* Adds blocks that a checkpointed segment of many layers recomputes. Cycles may keep as much from segments of one
+ * layer. */
 static mt_status add_recomputed(const struct mt_question *question, const struct peak *peak,
                                 struct mt_observations *out)
 {

@@ -1,5 +1,5 @@
-/* A block shows one pattern, or one of each of these three: late free, early allocation, and idle or two precisions. Those
- * that depend on uses are found for blocks whose uses are known.
+/* A block shows one pattern, or one of each of these three: late free, early allocation, and idle or two precisions.
+ * Patterns that depend on uses are found only for blocks with known uses.
  *
  *   alloc      first use        idle_from … idle_to        last use      free
  *     ├── early ──┤                  ├── idle ──┤              ├── late ──┤  */
@@ -28,14 +28,14 @@ static bool has_role(const struct mt_window *window, size_t index, mt_role role)
     return window->roles[block_at(window, index)->label] == role;
 }
 
-/* True if memory ran out in the step's forward pass, so that blocks to be freed after it are still live. */
+/* True if memory ran out in the step's forward pass, so that blocks that are freed later in the step are still live. */
 static bool is_cut_short(const struct mt_window *window, const struct mt_step_extent *step)
 {
     return window->ran_out && step->forward != 0 && step->after_forward == 0;
 }
 
-/* Returns the step after the one in which the block was allocated, if its forward pass ended in the window, or because
- * memory ran out; otherwise NULL. */
+/* Returns the step after the one that allocated the block, if its forward pass ended in the window or because memory
+ * ran out; otherwise NULL. */
 static const struct mt_step_extent *next_forward(const struct mt_window *window, const struct mt_block_row *block)
 {
     int64_t next = mt_window_step_of(window, block->alloc_event) + 1;
@@ -45,8 +45,8 @@ static const struct mt_step_extent *next_forward(const struct mt_window *window,
     return step->after_forward != 0 || is_cut_short(window, step) ? step : NULL;
 }
 
-/* Returns the step through whose forward pass a gradient may live. One from before the window is of the step before the
- * window's first. */
+/* Returns the step whose forward pass a gradient may live through. A gradient from before the window belongs to the
+ * step before the window's first. */
 static const struct mt_step_extent *forward_to_live_through(const struct mt_window *window,
                                                             const struct mt_block_row *block)
 {
@@ -56,7 +56,7 @@ static const struct mt_step_extent *forward_to_live_through(const struct mt_wind
     return has_first ? &window->steps[0] : NULL;
 }
 
-/* True if the block is freed in the step, after its forward pass, or would have been. */
+/* True if the block is freed in the step after its forward pass, or would have been. */
 static bool lives_through(const struct mt_window *window, const struct mt_block_row *block,
                           const struct mt_step_extent *step)
 {
@@ -66,8 +66,8 @@ static bool lives_through(const struct mt_window *window, const struct mt_block_
            (step->end == 0 || block->free_event <= step->end);
 }
 
-/* Returns the step whose forward pass a gradient is needlessly live in; NULL if there is none. A gradient that is used in
- * the next step before it is freed is accumulated, and needed. */
+/* Returns the step in whose forward pass the gradient is live without need; NULL if there is none. A gradient that is
+ * used in the next step before it is freed accumulates, so it is needed. */
 static const struct mt_step_extent *needless_forward(const struct mt_window *window, size_t index)
 {
     const struct mt_block_row *block = block_at(window, index);
@@ -80,7 +80,7 @@ static const struct mt_step_extent *needless_forward(const struct mt_window *win
     return use->known && use->last >= step->forward ? NULL : step;
 }
 
-/* Cuts from the place on at which zero_grad before the forward pass would free them. */
+/* Cuts from where zero_grad before the forward pass would free the gradient. */
 void mt_cut_kept_gradient(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_step_extent *step = needless_forward(window, index);
@@ -88,7 +88,7 @@ void mt_cut_kept_gradient(const struct mt_window *window, size_t index, struct m
         mt_cut_list_add(out, window, index, mt_position_after(step->forward), MT_POSITION_NEVER);
 }
 
-/* True if the block was leaked: it is of a kind of which every step leaves more, and not of the first step. */
+/* True if the block was leaked: its kind grows in every step, and it does not belong to the first step. */
 static bool is_leaked(const struct mt_window *window, size_t index)
 {
     const struct mt_leaks *leaks = window->input->leaks;
@@ -104,8 +104,8 @@ static bool is_leaked(const struct mt_window *window, size_t index)
     return is_of_later_step && (block->free_event == 0 || block->free_event > leaks->last_event);
 }
 
-/* Returns the end of the step that allocated the block; for one from before the window, the window's begin. An iteration of a
- * loop without steps takes as many events as the last ones do on average. */
+/* Returns the end of the step that allocated the block, or the window's begin for a block from before the window. An
+ * iteration of a loop without steps is assumed to take as many events as the last ones do on average. */
 static int64_t end_of_own_step(const struct mt_window *window, const struct mt_block_row *block)
 {
     const struct mt_leaks *leaks = window->input->leaks;
@@ -129,21 +129,21 @@ void mt_cut_leak(const struct mt_window *window, size_t index, struct mt_cut_lis
     mt_cut_list_add(out, window, index, unused > end ? unused : end, MT_POSITION_NEVER);
 }
 
-/* True of a PyTorch program. What its steps keep between uses is the matter of program_changes.h, so only memory that is idle
- * through the passes of a step counts. */
+/* True for a PyTorch program. program_changes.h treats what its steps keep between uses, so here only memory that is
+ * idle through whole passes counts. */
 static bool is_of_pytorch(const struct mt_window *window)
 {
     return window->input->program.kind == MT_PROGRAM_PYTORCH;
 }
 
-/* True if the block is a tensor's: kernels' scratch memory has no dtype. */
+/* True if the block is a tensor: scratch memory of kernels has no dtype. */
 static bool is_tensor(const struct mt_window *window, size_t index)
 {
     const char *dtype = window->input->labels[block_at(window, index)->label].dtype;
     return dtype[0] != '\0' && strcmp(dtype, mt_dtype_name(MT_NONE)) != 0;
 }
 
-/* True if the block's uses tell whether it is needed. Workspaces are given to libraries, whose uses are not recorded. */
+/* True if the block's uses show whether it is needed. Libraries use workspaces, and their uses are not recorded. */
 static bool is_judged_by_uses(const struct mt_window *window, size_t index)
 {
     return use_at(window, index)->known && !has_role(window, index, MT_ROLE_WORKSPACE) && !is_leaked(window, index) &&
@@ -155,7 +155,7 @@ static bool is_never_used(const struct mt_use_row *use)
     return use->reads + use->writes == 0;
 }
 
-/* True if a full step is between two events, with its forward pass. */
+/* True if a full step with its forward pass is between two events. */
 static bool has_step_between(const struct mt_window *window, int64_t from, int64_t to)
 {
     const int64_t last = to != 0 ? to : window->input->last_event;
@@ -168,7 +168,7 @@ static bool has_step_between(const struct mt_window *window, int64_t from, int64
     return false;
 }
 
-/* True if nothing uses the block after its last use although steps follow: it is no result that was still to be used. */
+/* True if nothing uses the block after its last use although steps follow, so that it is not a result for later. */
 static bool is_left_over(const struct mt_window *window, size_t index)
 {
     const struct mt_block_row *block = block_at(window, index);
@@ -177,7 +177,7 @@ static bool is_left_over(const struct mt_window *window, size_t index)
            has_step_between(window, use->last != 0 ? use->last : block->alloc_event, block->free_event);
 }
 
-/* True if what nothing reads is waste. A result was still to be used. */
+/* True if the block is waste when nothing reads it. A result may be read later. */
 static bool may_be_needless(const struct mt_window *window, size_t index)
 {
     return is_of_pytorch(window) ? is_left_over(window, index) : !mt_window_is_result(window, block_at(window, index));
@@ -207,8 +207,8 @@ static bool is_useful(const struct mt_window *window, size_t index)
     return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
 }
 
-/* True if a whole step of a PyTorch program computed it, such as logits that a variable keeps: also after the last step it is no
- * result. Where the program failed, the rest of the step was still to use it. */
+/* True if a whole step of a PyTorch program computed it, such as logits that a variable keeps. After the last step it
+ * is no result either. If the program failed, the rest of the step might have used it. */
 static bool is_output_of_step(const struct mt_window *window, size_t index)
 {
     return is_of_pytorch(window) && !window->ran_out && !window->input->has_failed &&
@@ -216,7 +216,8 @@ static bool is_output_of_step(const struct mt_window *window, size_t index)
            (has_role(window, index, MT_ROLE_ACTIVATION) || has_role(window, index, MT_ROLE_TEMPORARY));
 }
 
-/* True of a block of a PyTorch program that goes soon after its last use, as autograd frees what its next function has read. */
+/* True for a block of a PyTorch program that is freed soon after its last use, as autograd frees what its next function
+ * has read. */
 static bool is_freed_soon(const struct mt_window *window, size_t index)
 {
     enum { SOON_EVENTS = 16 };
@@ -243,9 +244,9 @@ static bool has_pause(const struct mt_use_row *use)
     return use->idle_from < use->idle_to;
 }
 
-/* Of each block only the longest pause between two uses is known. But training does the same in every step: where two
- * steps have as many events, those of segments aside, a block that was idle in a part of the one was idle in that part of
- * the other.
+/* Only the longest pause between two uses of a block is known. But training repeats itself in every step. If two steps
+ * have equally many events, except for events of segments, a block that was idle in a part of one step was also idle in
+ * the same part of the other.
  *
  *   step    ├───── 1 ─────┤├──── 2 ────┤├──── 3 ────┤
  *   used               ▪            ▪            ▪         the known pause is the one from step 1 to 2
@@ -257,7 +258,7 @@ struct interval {
     int64_t from, to;
 };
 
-/* Returns the positions of a step and of what follows it, up to the next one. */
+/* Returns the positions of a step and of the events between it and the next step. */
 static struct interval extent_of(const struct mt_window *window, size_t step)
 {
     const struct mt_step_extent *steps = window->steps;
@@ -267,7 +268,7 @@ static struct interval extent_of(const struct mt_window *window, size_t step)
     return (struct interval){begin, mt_position_at(steps[step + 1].begin)};
 }
 
-/* True if both are full steps of as many events. */
+/* True if both are full steps with equally many events. */
 static bool have_equal_length(const struct mt_window *window, size_t a, size_t b)
 {
     const struct mt_step_extent *one = &window->steps[a], *other = &window->steps[b];
@@ -302,7 +303,7 @@ static struct step_range steps_of(const struct mt_window *window, const struct m
                          block->free_event != 0 ? block->free_event : window->input->last_event + 1);
 }
 
-/* Adds the part of the pause that is in step `from`, at the corresponding place of step `to`. */
+/* Adds the part of the pause that is in step `from`, at the corresponding positions of step `to`. */
 static void repeat(const struct mt_window *window, size_t index, struct interval pause, size_t from, size_t to,
                    struct mt_cut_list *out)
 {
@@ -314,7 +315,7 @@ static void repeat(const struct mt_window *window, size_t index, struct interval
                     part.to == there.to ? here.to : corresponding(window, part.to, from, to));
 }
 
-/* Adds the longest pause, and those of other steps that correspond to it. */
+/* Adds the longest pause, and the corresponding pauses of other steps. */
 static void add_longest_pause(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = use_at(window, index);
@@ -330,8 +331,8 @@ static void add_longest_pause(const struct mt_window *window, size_t index, stru
                 repeat(window, index, pause, from, to, out);
 }
 
-/* Adds the longest pause of a block, if it has one, and those that correspond to it; and, where memory ran out before a
- * result could be used again, the time since its last use. */
+/* Adds the longest pause of a block, if any, and the corresponding pauses of other steps. If memory ran out before a
+ * result could be used again, adds the time since its last use. */
 static void cut_pauses(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = use_at(window, index);
@@ -348,7 +349,7 @@ static int compare_allocation(const void *event, const void *block)
     return MT_COMPARE(*(const int64_t *)event, ((const struct mt_block_row *)block)->alloc_event);
 }
 
-/* Returns the block that `event` allocated; NULL if none in the window is. */
+/* Returns the block that `event` allocated; NULL if the window has no such block. */
 static const struct mt_block_row *find_block(const struct mt_window *window, int64_t event)
 {
     const struct mt_advice_input *input = window->input;
@@ -385,8 +386,8 @@ static bool is_inside(struct interval passes, int64_t event)
     return passes.from < event && event < passes.to;
 }
 
-/* Adds to the cuts of a block the forward and backward passes of all steps, where its longest pause contains those of one, and
- * begins and ends outside of any: an average of weights is used after the optimizer, in each step. */
+/* If the longest pause of a block contains the forward and backward passes of one step, and begins and ends outside any
+ * pass, cuts these passes in all steps. For example, an average of weights is used after the optimizer in each step. */
 static void cut_passes(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = use_at(window, index);
@@ -404,8 +405,8 @@ static void cut_passes(const struct mt_window *window, size_t index, struct mt_c
     }
 }
 
-/* Adds the pauses of a PyTorch program's block in which whole passes leave it alone. State of an optimizer and gradients have
- * changes of their own. */
+/* Adds the pauses of a PyTorch program's block during which whole passes do not use it. Optimizer state and gradients
+ * have changes of their own. */
 static void cut_pauses_of_pytorch(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_use_row *use = use_at(window, index);

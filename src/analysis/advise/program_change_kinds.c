@@ -1,4 +1,4 @@
-/* The kinds of changes but checkpoints, and all of them together. */
+/* The kinds of changes except checkpoints, and the list of all kinds. */
 #include "analysis/advise/program_changes.h"
 
 #include "analysis/changed_run.h"
@@ -13,14 +13,15 @@
 const struct mt_change_kind_row mt_change_kinds[MT_CHANGE_KIND_COUNT] = {MT_CHANGE_KINDS(X)};
 #undef X
 
-/* True if `after` is lower by a hundredth or more. */
+/* True if `after` is at least a hundredth lower. */
 static bool is_lower(uint64_t after, uint64_t before)
 {
     enum { WORTHWHILE_PART = 100 };
     return after < before && before - after >= before / WORTHWHILE_PART;
 }
 
-/* True if a setting of the allocator lowers what is reserved by a twentieth, and a tenth of it or more is not allocated. */
+/* True if a setting lowers the reserved peak by a twentieth, and at least a tenth of the reserved memory is not
+ * allocated. */
 static bool is_setting_told(const struct mt_replay_result *after, const struct mt_replay_result *before)
 {
     enum { UNUSED_PART = 10, SAVED_PART = 20 };
@@ -29,7 +30,7 @@ static bool is_setting_told(const struct mt_replay_result *after, const struct m
            before->reserved_bytes - after->reserved_bytes >= before->reserved_bytes / SAVED_PART;
 }
 
-/* True if a run that ended out of memory no longer ends, or a peak is lower. */
+/* True if the change is worth reporting: a run that ended out of memory now completes, or a peak is lower. */
 static bool is_told(const struct mt_program_change *change, const struct mt_replay_result *before)
 {
     const struct mt_replay_result *after = &change->replay;
@@ -58,7 +59,7 @@ mt_status mt_program_changes_add(struct mt_program_changes *changes, const struc
 
 /* ---- settings of the allocator ---- */
 
-/* Returns the settings with one of them changed to what may reserve less. */
+/* Returns the settings with one of them changed to a value that may reserve less. */
 static struct mt_alloc_settings vary(const struct mt_advice_input *input, int which)
 {
     enum { MAX_SPLIT_BYTES = 128 << 20, DIVISIONS = 8 };
@@ -81,7 +82,7 @@ static struct mt_alloc_settings vary(const struct mt_advice_input *input, int wh
     return settings;
 }
 
-/* Keeps the setting that reserves least; of equal ones the first. The list has only settings. */
+/* Keeps the setting that reserves least, the first of equal ones. The list contains only settings. */
 static void keep_best_setting(struct mt_program_changes *changes)
 {
     size_t best = 0;
@@ -146,8 +147,9 @@ static mt_status add_zero_grad(const struct mt_window *window, struct mt_program
     return status;
 }
 
-/* Returns the event at which another forward pass of the same step begins, by the marks from `at` on; 0 if none does. A pass
- * has a backward: what follows the optimizer is called forward, too, as it is for the next step. */
+/* Returns the event at which another forward pass of the same step begins, by the marks from `at` on; 0 if there is
+ * none. A pass needs a backward: the time after the optimizer also has the phase forward, which belongs to the next
+ * step. */
 static int64_t next_forward_in_step(const struct mt_advice_input *input, size_t at)
 {
     int64_t forward = 0;
@@ -163,7 +165,7 @@ static int64_t next_forward_in_step(const struct mt_advice_input *input, size_t 
     return 0;
 }
 
-/* True if a gradient lives into another forward pass of the step in which it was taken: what comes there is added to it. */
+/* True if a gradient lives into another forward pass of the step that allocated it: that pass accumulates into it. */
 static bool accumulates(const struct mt_window *window)
 {
     const struct mt_advice_input *input = window->input;
@@ -181,7 +183,7 @@ static bool accumulates(const struct mt_window *window)
     return false;
 }
 
-/* Makes each gradient go when the next one is taken, or with its own free if that is earlier. */
+/* Ends each gradient when the next one is allocated, or at its own free if that is earlier. */
 static mt_status add_in_backward(const struct mt_window *window, struct mt_program_changes *out)
 {
     struct mt_changed_run changed;
@@ -220,8 +222,8 @@ static bool is_state(const struct mt_window *window, size_t index)
     return window->roles[window->input->blocks[index].label] == MT_ROLE_OPTIMIZER_STATE;
 }
 
-/* Returns the bytes of a state of that size in 8 bits: a byte an element, and a float for each 256 of them. The elements of a
- * label without a dtype are taken to be of 4 bytes, as optimizers keep them. */
+/* Returns the size of a state in 8 bits: one byte per element, and a float for each block of 256. Elements of a label
+ * without a dtype are assumed to have 4 bytes, as in most optimizers. */
 static uint64_t bytes_in_8_bits(const struct mt_label_row *label, uint64_t bytes)
 {
     enum { LEAST_ELEMENTS = 4096, ELEMENTS_A_SCALE = 256, SCALE_BYTES = 4 };
@@ -232,7 +234,7 @@ static uint64_t bytes_in_8_bits(const struct mt_label_row *label, uint64_t bytes
     return mt_smaller(bytes, elements + (elements + ELEMENTS_A_SCALE - 1) / ELEMENTS_A_SCALE * SCALE_BYTES);
 }
 
-/* A state of the run: its size, and the place of its block. */
+/* A state of the run: its size, and its block's position. */
 struct state {
     uint64_t bytes;
     size_t index;
@@ -245,8 +247,8 @@ static int compare_states(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->index, b->index);
 }
 
-/* Makes the states as small as the optimizer needs them. Of equal ones, which two moments of a parameter are, momentum keeps
- * the first of two. */
+/* Shrinks the states to what the optimizer needs. Of two equal states, which are the moments of a parameter, momentum
+ * keeps the first. */
 static void shrink(const struct state *states, size_t count, mt_lean_optimizer optimizer,
                    struct mt_changed_run *changed)
 {
@@ -260,7 +262,7 @@ static void shrink(const struct state *states, size_t count, mt_lean_optimizer o
     }
 }
 
-/* True if the run keeps two states a parameter: state is then twice as large as parameters, or nearly. */
+/* True if the run has two states per parameter: state is then about twice as large as the parameters. */
 static bool has_two_states(const struct mt_window *window)
 {
     const struct mt_advice_input *input = window->input;
@@ -305,7 +307,7 @@ static mt_status add_optimizers(const struct mt_window *window, struct mt_progra
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all kinds ---- */
 
 mt_change_tier mt_change_tier_of(bool is_option, uint64_t saved_bytes, uint64_t most_bytes)
 {

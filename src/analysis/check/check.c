@@ -85,8 +85,8 @@ static uint64_t largest_bytes(const struct measured *measured, const char *categ
     return 0;
 }
 
-/* Checks that each category that is live at the peak was allocated. In a damaged trace, one that was not would keep to any
- * bound. */
+/* Fails if a category that is live at the peak has no allocation. This happens only in a damaged trace, where the
+ * category would pass any bound. */
 static mt_status check_largest(const struct mt_question *question, const struct measured *measured)
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
@@ -135,7 +135,7 @@ static bool is_of_category(const struct mt_bound *bound)
     return bound->kind == MT_BOUND_LIVE || bound->kind == MT_BOUND_LARGEST;
 }
 
-/* Fails for a bound of a category that is neither ours nor of the run: misspelled, it would always be kept. */
+/* Fails for a bound of a category that neither memtrace nor the run has: a misspelled bound would always pass. */
 static mt_status check_categories(const struct mt_budget *budget, const struct measured *measured)
 {
     size_t count = sizeof our_categories / sizeof our_categories[0];
@@ -180,14 +180,14 @@ static void check_most(struct mt_check *check, const struct measured *measured)
                                                        .bound_bytes = budget->most_bytes[i]});
 }
 
-/* ---- bounds of a role, a module or a phase: misspelled, one would always be kept, so that fails ---- */
+/* ---- bounds of a role, a module or a phase; a misspelled one fails, since it would always pass ---- */
 
 static mt_status check_name(const char *kind, const char *name, const char *const *names, size_t count)
 {
     return is_listed(names, count, name) ? MT_OK : mt_fail_unknown(kind, name, names, count);
 }
 
-/* True if the path is the path of the module or of one within it. */
+/* True if the path is the module's or a submodule's path. */
 static bool is_within(const char *path, const char *module)
 {
     size_t length = strlen(module);
@@ -209,7 +209,7 @@ static mt_status check_module(const struct mt_question *question, const char *mo
                    question->run->id, module);
 }
 
-/* Sums the groups of the allocated peak that have the name or, of modules, are within it. */
+/* Sums the groups of the allocated peak with this name. For modules, includes submodules. */
 static mt_status sum_groups(const struct mt_question *question, mt_group_key key, const char *name, uint64_t *out)
 {
     struct mt_peak_row peak;
@@ -250,7 +250,7 @@ static mt_status phase_bytes(const struct mt_question *question, const char *pha
     return status;
 }
 
-/* Finds the bytes that a bound is compared with. */
+/* Finds the value to compare with a bound. */
 static mt_status find_value(const struct mt_check *check, const struct measured *measured, const struct mt_bound *bound,
                             uint64_t *out)
 {
@@ -289,7 +289,7 @@ static mt_status check_bounds(struct mt_check *check, const struct measured *mea
     return MT_OK;
 }
 
-/* Adds the criterion of leaks. A run that did not end well fails anyway, so it need not be long enough to show leaks. */
+/* Adds the leak criterion. A run that did not end well fails in any case, so it may be too short to show leaks. */
 static mt_status check_leaks(struct mt_check *check)
 {
     const struct mt_run *run = check->question->run;
@@ -307,7 +307,7 @@ static mt_status check_leaks(struct mt_check *check)
     return leaked > 0 ? mt_observations_load(check->question, &check->observations) : MT_OK;
 }
 
-/* Returns the bytes with what is allowed above them, at most INT64_MAX. */
+/* Returns the bytes plus the tolerance, at most INT64_MAX. */
 static uint64_t allowed(const struct mt_budget *budget, uint64_t bytes)
 {
     double more = (double)bytes * mt_budget_tolerance(budget) / 100;
@@ -336,7 +336,7 @@ static int compare_growths(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->category, b->category);
 }
 
-/* Finds the categories that are more than is allowed. One that is live only in the other run can't be. */
+/* Finds the categories that exceed the tolerance. A category that is live only in the other run can't. */
 static void find_growths(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
 {
     const struct mt_peak_row *peak = &ours->peaks[MT_MEASURE_ALLOCATED];
@@ -352,7 +352,7 @@ static void find_growths(struct mt_check *check, const struct measured *ours, co
         qsort(check->growths, check->growth_count, sizeof *check->growths, compare_growths);
 }
 
-/* Adds the criterion of the categories: the sum of those that grew too much must not be more than theirs. */
+/* Adds the criterion of the categories: the sum of those that grew too much, against their tolerated sum. */
 static void compare_categories(struct mt_check *check)
 {
     struct mt_criterion criterion = {.kind = MT_CRITERION_CATEGORY, .is_relative = true};
@@ -364,7 +364,7 @@ static void compare_categories(struct mt_check *check)
     add_criterion(check, criterion);
 }
 
-/* Compares the allocated peak and, if that passes, what it is made of and what is reserved for it. */
+/* Compares the allocated peak and, if that passes, its categories and the reserved peak. */
 static void compare(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
 {
     find_growths(check, ours, theirs);

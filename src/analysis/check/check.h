@@ -1,4 +1,4 @@
-/* Check: a run measured against a budget, criterion by criterion.
+/* Check: compares a run with a budget, criterion by criterion.
  *
  * Threads: one at a time. */
 #pragma once
@@ -10,13 +10,13 @@
 #define MT_NO_TOLERANCE (-1.0)
 #define MT_DEFAULT_TOLERANCE_PERCENT 1.0
 
-/* The bytes that are bounded: of a category, role or module those live at the peak of allocated bytes, rounding included. */
+/* What is bounded. For a category, role or module: bytes live at the peak of allocated bytes, rounding included. */
 typedef enum mt_bound_kind {
     MT_BOUND_LIVE,    /* of a category */
     MT_BOUND_LARGEST, /* requested by the largest allocation of a category */
     MT_BOUND_ROLE,
-    MT_BOUND_MODULE, /* and of the modules within it; its path has "*" for the number of a layer */
-    MT_BOUND_PHASE,  /* the most that was allocated in a phase */
+    MT_BOUND_MODULE, /* including its submodules; its path has "*" for a layer's number */
+    MT_BOUND_PHASE,  /* the peak of allocated bytes in a phase */
     MT_BOUND_COUNT
 } mt_bound_kind;
 
@@ -26,106 +26,105 @@ struct mt_bound {
     uint64_t bytes;
 };
 
-/* The demands on a run. Invariant: no two bounds are of one kind and name. */
+/* Requirements for a run. Invariant: no two bounds have the same kind and name. */
 struct mt_budget {
     uint64_t most_bytes[MT_MEASURE_COUNT]; /* of the peaks; MT_NO_BOUND: any */
     struct mt_bound *bounds;
     size_t bound_count;
     bool no_leaks;
-    char *against;            /* a run, or FILE:RUN, for who opens it; NULL: none */
-    double tolerance_percent; /* allowed above that run; MT_NO_TOLERANCE: the default */
-    uint64_t floor_bytes;     /* allowed above it where the tolerance is less */
+    char *against;            /* a run, or FILE:RUN, which the caller opens; NULL: none */
+    double tolerance_percent; /* allowed above that run, in percent; MT_NO_TOLERANCE: the default */
+    uint64_t floor_bytes;     /* allowed above that run at least */
 };
 
-/* Returns a budget without demands. Release in any case. */
+/* Returns a budget without requirements. Release in any case. */
 struct mt_budget mt_budget_empty(void);
 void mt_budget_release(struct mt_budget *budget);
 
-/* Sets a bound, in place of an earlier one of that kind and name. `name` is copied. */
+/* Sets a bound, and replaces an earlier one of the same kind and name. Copies `name`. */
 void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *name, uint64_t bytes);
 
-/* Sets the run to compare with. `against` is copied. */
+/* Sets the run to compare with. Copies `against`. */
 void mt_budget_set_against(struct mt_budget *budget, const char *against);
 
-/* True if the budget demands something of a run. */
+/* True if the budget has any requirement. */
 bool mt_budget_demands(const struct mt_budget *budget);
 
-/* Returns the percentage by which a run may exceed the one that it is compared with. */
+/* Returns the percentage by which a run may exceed the run that it is compared with. */
 double mt_budget_tolerance(const struct mt_budget *budget);
 
 /* The subject of a criterion. */
 typedef enum mt_criterion_kind {
-    MT_CRITERION_ENDED,    /* the run ended well; always demanded */
+    MT_CRITERION_ENDED,    /* the run ended well; always required */
     MT_CRITERION_PEAK,     /* one of the peaks */
-    MT_CRITERION_CATEGORY, /* bytes of a category live at the allocated peak; relative: of those that grew too much */
+    MT_CRITERION_CATEGORY, /* a category's live bytes at the allocated peak; relative: of those that grew */
     MT_CRITERION_LARGEST,  /* largest allocation of a category */
     MT_CRITERION_ROLE,     /* bytes of a role live at the allocated peak */
-    MT_CRITERION_MODULE,   /* the same of a module */
-    MT_CRITERION_PHASE,    /* the most that was allocated in a phase */
-    MT_CRITERION_LEAKS     /* bytes that steps leave behind: value_bytes in all, bound_bytes 0 */
+    MT_CRITERION_MODULE,   /* live bytes of a module at the allocated peak */
+    MT_CRITERION_PHASE,    /* the peak of allocated bytes in a phase */
+    MT_CRITERION_LEAKS     /* bytes that steps leave behind: value_bytes in total, bound_bytes 0 */
 } mt_criterion_kind;
 
-/* Invariant: but for MT_CRITERION_ENDED, passed = value_bytes <= bound_bytes. */
+/* Invariant: passed = value_bytes <= bound_bytes, except for MT_CRITERION_ENDED. */
 struct mt_criterion {
     mt_criterion_kind kind;
-    mt_measure measure; /* of MT_CRITERION_PEAK */
+    mt_measure measure; /* for MT_CRITERION_PEAK */
     const char *name;   /* of the category, role, module or phase; otherwise "" */
-    bool is_relative;   /* the bound comes of the run that is compared with */
+    bool is_relative;   /* the bound derives from another run */
     bool passed;
     uint64_t value_bytes, bound_bytes;
-    uint64_t against_bytes; /* relative: of that run */
+    uint64_t against_bytes; /* relative: the other run's bytes */
 };
 
-/* A category that is more at the allocated peak than the run that is compared with allows. */
+/* A category whose live bytes at the allocated peak exceed the tolerance above the other run. */
 struct mt_category_growth {
     const char *category; /* owned */
     uint64_t bytes, against_bytes;
 };
 
-/* The result of a check. Texts are borrowed from the budget and the questions, which must outlive it. Growth is told once:
- * against another run, categories and reserved bytes are criteria only if the allocated peak passes; otherwise categories
- * explain it, and reserved bytes grew with it.
- * Invariant: `failed` criteria did not pass. */
+/* The result of a check. Borrows texts from the budget and the questions, which must outlive it. Growth is reported
+ * only once: compared with another run, categories and reserved bytes are criteria only if the allocated peak passes.
+ * Otherwise the categories explain the growth, and reserved bytes grew with it.
+ * Invariant: `failed` is the number of criteria that did not pass. */
 struct mt_check {
     const struct mt_budget *budget;
     const struct mt_question *question;
     const struct mt_question *against; /* NULL: none */
     struct mt_criterion *criteria;
     size_t count, failed;
-    struct mt_category_growth *growths; /* the most first */
+    struct mt_category_growth *growths; /* largest first */
     size_t growth_count;
-    struct mt_leaks leaks;               /* if the budget demands none */
+    struct mt_leaks leaks;               /* if the budget does not bound leaks */
     struct mt_observations observations; /* if there are leaks */
     bool leaks_unknown;                  /* the check failed since leaks could not be read */
 };
 
-/* True if the run ended well, so that it may serve as the measure of others. */
+/* True if the run ended well, so that other runs may be compared with it. */
 bool mt_run_ended_well(const struct mt_run *run);
 
-/* Checks a run. Returns MT_OK also if criteria fail: see `failed`. Fails with MT_USAGE for a category, role, module or phase
- * that is neither ours nor of the run, and for leaks of a run that is too short to show any. `against`, NULL or another run, ended well. Release
- * in any case. */
+/* Checks a run. Returns MT_OK also if criteria fail: see `failed`. Fails with MT_USAGE for a category, role, module or
+ * phase that neither memtrace nor the run has, and for leaks of a run that is too short to show any. `against` is NULL
+ * or another run that ended well. Release in any case. */
 mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
                        const struct mt_question *against, struct mt_check *out);
 void mt_check_release(struct mt_check *check);
 
-/* A trial of the check itself: a budget that one run keeps must let it through, and stop a run that misses it. */
+/* A self-test of the check: a budget must pass one run, and fail another. */
 struct mt_check_trial {
     mt_criterion_kind kind;
     mt_measure measure; /* of MT_CRITERION_PEAK */
-    bool is_relative;   /* the budget compares with another run */
-    uint64_t bytes;     /* of a peak or category, the bound that is just kept; of leaks, those of a step */
+    bool is_relative;   /* the budget refers to another run */
+    uint64_t bytes;     /* for a peak or category, the bound that just passes; for leaks, bytes per step */
     bool held;          /* the check did both */
 };
 
-/* Invariant: `broken` trials did not hold. */
+/* Invariant: `broken` is the number of trials that did not hold. */
 enum { MT_MOST_CHECK_TRIALS = 16 };
 struct mt_check_trials {
     struct mt_check_trial items[MT_MOST_CHECK_TRIALS];
     size_t count, broken;
 };
 
-/* Tries every criterion. Records runs that are alike, one that leaks and one that does not fit, in a folder that is removed
- * again, and checks them against budgets that they just keep and just miss. Fails if the runs could not be recorded or
- * read. */
+/* Tries every criterion. Records two equal runs, one that leaks and one that does not fit in a temporary folder, and
+ * checks them against budgets that they just meet and just miss. Fails if the runs could not be recorded or read. */
 mt_status mt_check_trials_run(struct mt_check_trials *out);

@@ -1,4 +1,4 @@
-/* The trial of the check: runs are recorded of which it is known what they do, and checked. */
+/* The self-test of the check: records runs with known properties and checks them. */
 #include "analysis/check/check.h"
 #include "base/job_folder.h"
 #include "base/text.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The runs: two that are alike, one that leaks, one that does not fit. */
+/* The runs: two equal ones, one that leaks, one that does not fit. */
 static const char clean[] = "clean", twin[] = "twin", leaky[] = "leaky", too_large[] = "too-large";
 enum { STEPS = 4, LEAK_BYTES = 4096 };
 static const struct {
@@ -62,7 +62,7 @@ static void keep_a_block(void *context, int64_t step, int64_t total, double loss
                                    .dims = 1,
                                    .shape = {(int64_t)(leak->bytes / sizeof(float))}};
     mt_label_id id = mt_alloc_intern_label(leak->alloc, &label);
-    (void)mt_alloc_take(leak->alloc, leak->bytes, 0, id, span, &kept); /* without room the run says so by itself */
+    (void)mt_alloc_take(leak->alloc, leak->bytes, 0, id, span, &kept); /* a failure is reported by the run */
 }
 
 static mt_status train(const struct mt_live_run *run, uint64_t leak_bytes)
@@ -73,7 +73,7 @@ static mt_status train(const struct mt_live_run *run, uint64_t leak_bytes)
     return mt_training_run(mt_live_run_device(run), leak.alloc, &config, &observer);
 }
 
-/* Adds a run to the trace, also one that does not fit. */
+/* Adds a run to the trace, even if it does not fit. */
 static mt_status record(const struct trials *trials, const char *name, const char *spelling, uint64_t leak_bytes)
 {
     const struct mt_alloc_settings alloc = mt_alloc_settings_of(MT_POLICY_TIGHT);
@@ -111,7 +111,7 @@ static void end(struct trials *trials)
 /* The outcome of a check. */
 struct verdict {
     size_t failed;
-    uint64_t last_value; /* of the last criterion, the one that the budget is about */
+    uint64_t last_value; /* of the last criterion, which the budget tests */
 };
 
 static mt_status find_run(const struct trials *trials, const char *name, struct mt_question *out)
@@ -142,7 +142,7 @@ static void add_trial(struct trials *trials, struct mt_check_trial trial)
     trials->out->broken += !trial.held;
 }
 
-/* Tries a bound: the value of the clean run must let it through, and one byte less must stop it. */
+/* Tries a bound: it must pass with the clean run's value, and fail with one byte less. */
 static mt_status try_bound(struct trials *trials, struct mt_check_trial trial, const struct mt_budget *budget,
                            uint64_t *bound)
 {
@@ -191,7 +191,7 @@ static mt_status try_bounds(struct trials *trials)
     return status;
 }
 
-/* Tries a budget that the clean run keeps and another one misses. */
+/* Tries a budget that the clean run meets and another one misses. */
 static mt_status try_runs(struct trials *trials, struct mt_check_trial trial, const struct mt_budget *budget,
                           const char *stopped)
 {

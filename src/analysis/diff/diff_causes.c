@@ -1,4 +1,4 @@
-/* Each pair of blocks has one cause, or two that share its bytes, so nothing is left over. */
+/* Each pair of blocks has one cause, or two that share its bytes, so that no bytes are left unexplained. */
 #include "analysis/diff/diff_kinds.h"
 
 #include "base/memory.h"
@@ -18,10 +18,10 @@ const char *mt_cause_name(mt_cause cause)
     return names[cause];
 }
 
-/* A cause while it is summed up. */
+/* A cause during summation. */
 struct cause {
     struct mt_diff_cause cause;
-    const struct diff_pair *most_up, *most_down; /* the pairs that add and take most; NULL: none does */
+    const struct diff_pair *most_up, *most_down; /* the pairs with the largest increase and decrease; NULL: none */
     int64_t most_up_bytes, most_down_bytes;
 };
 
@@ -30,7 +30,7 @@ struct causes {
     size_t count;
 };
 
-/* Returns the kind of the pair's blocks; of a pair on both sides, A's. */
+/* Returns the kind of the pair's blocks; A's kind if both sides have some. */
 static const struct diff_kind *kind_of(const struct diff_pair *pair)
 {
     return pair->of[pair->of[MT_SIDE_A] != NULL ? MT_SIDE_A : MT_SIDE_B];
@@ -41,14 +41,14 @@ static bool has_role(const struct diff_kind *kind, mt_role role)
     return strcmp(kind->role, mt_role_name(role)) == 0;
 }
 
-/* True if the blocks are operands of matrix products, rounded for them and kept until the product's backward. */
+/* True if the blocks are operands of matrix products, converted for them and kept until the product's backward. */
 static bool is_operand_copy(const struct diff_kind *kind)
 {
     return has_role(kind, MT_ROLE_ACTIVATION) && strcmp(kind->op, "cast") == 0 &&
            strcmp(kind->category, mt_category_name(MT_CATEGORY_EINSUM)) == 0;
 }
 
-/* Finds the cause that follows from the role of blocks alone. False if there is none. */
+/* Finds the cause if the blocks' role determines it. False if it does not. */
 static bool find_cause_of_role(const struct diff_kind *kind, mt_cause *out)
 {
     static const struct {
@@ -72,7 +72,7 @@ static bool find_cause_of_role(const struct diff_kind *kind, mt_cause *out)
     return false;
 }
 
-/* Returns the cause of that kind and category, adding it if there is none. */
+/* Returns the cause with this kind and category, and adds it if necessary. */
 static struct cause *cause_of(struct causes *causes, mt_cause kind, const char *category)
 {
     for (size_t i = 0; i < causes->count; i++)
@@ -103,7 +103,7 @@ static void add_to(struct cause *cause, const struct diff_pair *pair, int64_t by
     }
 }
 
-/* Returns the bytes of an element; 0 for a precision that is none of ours. */
+/* Returns the bytes of an element; 0 for an unknown precision. */
 static uint64_t element_bytes(const char *dtype)
 {
     for (int i = 0; i < MT_DTYPE_COUNT; i++)
@@ -112,8 +112,8 @@ static uint64_t element_bytes(const char *dtype)
     return 0;
 }
 
-/* Returns the part of a pair's bytes that its precision explains. If n elements of s bytes have become m of t bytes, then
- * n s - m t = (s - t)(n + m)/2 + (n - m)(s + t)/2; that is the first term. */
+/* Returns the part of a pair's bytes that its precision explains. If n elements of s bytes become m elements of t
+ * bytes, then n s - m t = (s - t)(n + m)/2 + (n - m)(s + t)/2; returns the first term. */
 static int64_t precision_bytes(const struct diff_pair *pair)
 {
     const struct diff_kind *a = pair->of[MT_SIDE_A], *b = pair->of[MT_SIDE_B];
@@ -171,7 +171,7 @@ static bool is_on_both_sides(const struct diff_pair *pair)
     return pair->of[MT_SIDE_A] != NULL && pair->of[MT_SIDE_B] != NULL;
 }
 
-/* True if one side keeps a tensor for a matrix product as it is, and the other one a copy in another precision. */
+/* True if one side keeps a tensor for a matrix product unchanged, and the other side a copy in another precision. */
 static bool stands_for(const struct diff_pair *copy, const struct diff_pair *original)
 {
     if (is_on_both_sides(copy) || is_on_both_sides(original))
@@ -183,7 +183,7 @@ static bool stands_for(const struct diff_pair *copy, const struct diff_pair *ori
            of_copy->shape == of_original->shape && of_copy->dtype != of_original->dtype;
 }
 
-/* Returns the blocks of the other side that `most` stands for, or that stand for it; NULL if there are none. */
+/* Returns the blocks of the other side that `most` replaces, or that replace it; NULL if there are none. */
 static const struct diff_pair *find_counterpart(const struct diff_pairs *pairs, mt_cause kind,
                                                 const struct diff_pair *most)
 {
@@ -208,7 +208,7 @@ static struct mt_diff_tensor tensor_of(const struct diff_kind *kind)
                                    .is_operand_copy = is_operand_copy(kind)};
 }
 
-/* Returns zeros for NULL. */
+/* Returns the example of a cause; zeros for NULL. */
 static struct mt_diff_pair example_of(const struct diff_pair *pair)
 {
     struct mt_diff_pair example = {.count = pair != NULL ? pair->count : 0};

@@ -1,5 +1,5 @@
-/* Kinds are ordered by their texts, so that those of one row and place are neighbours. Within each, each pass pairs both
- * sides by size, largest first, so the pairs are the same with the sides swapped. */
+/* Kinds are sorted by their texts, so that kinds with the same row and place are neighbours. Within these, each pass
+ * pairs both sides by size, largest first, so that swapping the sides gives the same pairs. */
 #include "analysis/diff/diff_kinds.h"
 
 #include "base/memory.h"
@@ -44,7 +44,7 @@ static void append(struct diff_kinds *kinds, struct diff_kind kind)
     *MT_HOST_ADD(kinds->items, kinds->count) = kind;
 }
 
-/* Adds the labels of a side and the blocks of its peak, not merged yet. */
+/* Adds the labels of a side and the blocks of its peak, before merging. */
 static void add_side(struct diff_kinds *kinds, mt_side side, const struct diff_live *live)
 {
     for (size_t i = 0; i < live->label_count; i++)
@@ -77,7 +77,7 @@ static int compare_kinds(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->requested_bytes, b->requested_bytes);
 }
 
-/* Orders kinds by text and merges alike ones. The order is the same with the sides swapped. */
+/* Sorts kinds by text and merges equal ones. The order does not change if the sides are swapped. */
 static void merge(struct diff_kinds *kinds)
 {
     if (kinds->count == 0)
@@ -113,14 +113,14 @@ void diff_kinds_release(struct diff_kinds *kinds)
     *kinds = (struct diff_kinds){0};
 }
 
-/* Blocks of a kind that have no partner yet. Invariant: all are on one side, since equal ones cancel out. */
+/* Blocks of a kind that have no partner yet. Invariant: all are on one side, since equal blocks cancel out. */
 struct rest {
     const struct diff_kind *kind;
     mt_side side;
     uint64_t count;
 };
 
-/* The rests of one row and place, and the runs that have any blocks of it. */
+/* The unpaired blocks of one row and place, and which runs have any blocks there. */
 struct rests {
     struct rest *items;
     size_t count;
@@ -198,7 +198,7 @@ static void add_pair(struct diff_pairs *pairs, const struct diff_kind *a, const 
     *MT_HOST_ADD(pairs->items, pairs->count) = (struct diff_pair){.of = {a, b}, .count = count};
 }
 
-/* Adds a rest that has no partner. */
+/* Adds a rest without a partner. */
 static void add_single(struct diff_pairs *pairs, const struct rests *rests, const struct rest *rest)
 {
     mt_side other = rest->side == MT_SIDE_A ? MT_SIDE_B : MT_SIDE_A;
@@ -207,7 +207,7 @@ static void add_single(struct diff_pairs *pairs, const struct rests *rests, cons
     pairs->items[pairs->count - 1].is_momentary = rests->is_made[other] && !rests->is_live[other];
 }
 
-/* Returns the index of the next rest of that side that has blocks, from `at` on; count if there is none. */
+/* Returns the index of the side's next rest with blocks, from `at` on; count if there is none. */
 static size_t next_of_side(const struct rest *rests, size_t count, size_t at, mt_side side)
 {
     while (at < count && (rests[at].side != side || rests[at].count == 0))
@@ -215,7 +215,7 @@ static size_t next_of_side(const struct rest *rests, size_t count, size_t at, mt
     return at;
 }
 
-/* Pairs rests that may be paired, in their order. */
+/* Pairs rests that may be paired, in order. */
 static void pair_bucket(struct rest *rests, size_t count, struct diff_pairs *pairs)
 {
     for (size_t a = 0, b = 0;;) {
@@ -231,8 +231,8 @@ static void pair_bucket(struct rest *rests, size_t count, struct diff_pairs *pai
     }
 }
 
-/* The passes over the rests of one row and place. Blocks of one shape are the same tensor in another precision, blocks of one
- * precision the same tensor in another size; what then is left is paired by size. */
+/* The passes over the rests of one row and place. Blocks with equal shapes are the same tensor in another precision,
+ * and blocks with equal precisions the same tensor in another size. The remaining blocks are paired by size. */
 static const struct pass {
     int (*compare)(const void *, const void *);
     bool (*may_pair)(const struct rest *, const struct rest *); /* holds for neighbours in the order of `compare` */

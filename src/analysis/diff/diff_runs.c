@@ -1,5 +1,5 @@
-/* Compares two runs: reads both sides, and makes rows and causes of their blocks. Finds two runs to compare, if none is
- * named. */
+/* Compares two runs: reads both sides, and derives rows and causes from their blocks. Finds two runs to compare if none
+ * is named. */
 #include "analysis/diff/diff_kinds.h"
 #include "analysis/run_settings.h"
 #include "base/memory.h"
@@ -20,7 +20,7 @@ static void add_row(struct mt_diff_parts *parts, struct mt_diff_row row)
     *MT_HOST_ADD(parts->rows, parts->row_count) = row;
 }
 
-/* Makes a row for each category, role, phase and op. */
+/* Adds a row for each category, role, phase and op. */
 static void make_rows(const struct diff_kinds *kinds, struct mt_diff_parts *parts)
 {
     for (size_t begin = 0, end; begin < kinds->count; begin = end) {
@@ -39,7 +39,7 @@ static void make_rows(const struct diff_kinds *kinds, struct mt_diff_parts *part
     }
 }
 
-/* Makes the parts of reserved bytes: those of allocated bytes, and what the segments held beyond. */
+/* Derives the parts of reserved bytes: the parts of allocated bytes, plus free memory in segments. */
 static void make_reserved(const struct mt_diff_side side[MT_SIDE_COUNT], const struct mt_diff_parts *allocated,
                           struct mt_diff_parts *reserved)
 {
@@ -159,7 +159,7 @@ struct groups {
     size_t count;
 };
 
-/* Returns the row of a group, which has been added if there was none. */
+/* Returns the row of a group, and adds it if necessary. */
 static struct mt_diff_group *group_of(struct groups *groups, const char *name)
 {
     for (size_t i = 0; i < groups->count; i++)
@@ -190,7 +190,7 @@ static mt_status add_groups(const struct mt_question *of, mt_group_key key, mt_s
     return status;
 }
 
-/* Completes the groups, and puts them in order. */
+/* Completes the groups and sorts them. */
 static void finish_groups(struct groups *groups, int (*compare)(const void *, const void *),
                           struct mt_diff_group **out_rows, size_t *out_count)
 {
@@ -248,7 +248,7 @@ static bool is_candidate(const struct mt_run *run)
     return mt_run_is(run, MT_RUN_DONE) && run->event_count > 0;
 }
 
-/* Returns the newest run before `newer` that differs from it in one setting only; NULL if there is none. */
+/* Returns the newest run before `newer` that differs from it in exactly one setting; NULL if there is none. */
 static const struct mt_run *find_partner(const struct mt_run *runs, const struct mt_settings *settings, size_t newer)
 {
     struct mt_settings_difference difference;
@@ -267,7 +267,7 @@ mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a,
     *out_a = *out_b = NULL;
     size_t count;
     const struct mt_run *runs = mt_trace_runs(trace, &count), *newest;
-    mt_status status = mt_trace_find_run(trace, NULL, &newest); /* fails if there is none */
+    mt_status status = mt_trace_find_run(trace, NULL, &newest); /* fails if there is no run */
     if (status != MT_OK)
         return status;
     struct mt_settings *settings = mt_host_alloc(count * sizeof *settings);

@@ -1,5 +1,5 @@
-/* A side is read at two moments: that of the allocated peak, and that at which the last segment of the reserved peak was
- * taken. A segment is taken for a block that comes directly after it, and that none of the holes could serve. */
+/* A side is read at two moments: at the allocated peak, and when the last segment of the reserved peak was mapped. That
+ * segment was mapped for the block that comes directly after it, for which no free gap was suitable. */
 #include "analysis/diff/diff_sides.h"
 
 #include "analysis/fragmentation.h"
@@ -24,7 +24,8 @@ bool diff_is_last_gradient(const struct diff_live *live, const struct mt_block_r
            strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRADIENT)) == 0;
 }
 
-/* Finds out if event `mapped` took the segment of a plan: it is the run's first event, and not for a block. */
+/* Finds out whether event `mapped` mapped the segment of a plan. If so, it is the run's first event, and no block
+ * follows it. */
 static mt_status find_plan(const struct mt_question *at, int64_t mapped, struct mt_diff_side *side)
 {
     struct mt_setting_row *settings;
@@ -46,12 +47,12 @@ static void add_holes(void *context, const struct mt_segment_holes *holes)
     side->widest_hole = holes->largest_bytes > side->widest_hole ? holes->largest_bytes : side->widest_hole;
 }
 
-/* Measures what there was when event `mapped` took a segment, or a part of one: that, and the holes of the others. A segment
- * that grows has a hole at its end, and what it grew by. If the event took none, all was there before.
+/* Measures the segments at event `mapped`: the new segment, or the growth of one, and the gaps in the others. A segment
+ * that grows has a gap at its old end. If the event mapped nothing, all segments were there before.
  *
  *   segment 0  [block][hole     ][block]
  *   segment 1  [block][block][hole]
- *   segment 2  taken at the peak: [the block that it was taken for][…]                its own rest is no hole yet */
+ *   segment 2  mapped at the peak: [the block that needed it][…]                its own rest is not yet a gap */
 static void measure(struct mt_diff_side *side, int64_t mapped, const struct mt_layout *layout)
 {
     const struct mt_hole_visitor visitor = {side, add_holes};
@@ -68,7 +69,7 @@ static void measure(struct mt_diff_side *side, int64_t mapped, const struct mt_l
     mt_holes_visit(layout, side->segment_bytes > 0 ? mapped - 1 : mapped, &visitor);
 }
 
-/* Checks that the segments are those of the peak, and that the blocks do not overlap in them. */
+/* Checks that the segments sum to the peak, and that the blocks in them do not overlap. */
 static mt_status check_sum(const struct mt_run *run, const struct mt_diff_side *side)
 {
     uint64_t sum = side->live_bytes + side->free_bytes + side->segment_bytes;
@@ -134,7 +135,7 @@ static mt_status read_allocated_peak(const struct mt_question *at, struct mt_tra
                    at->run->state);
 }
 
-/* Reads the first and last event of the peak's step. Without a step, no block is of an earlier one. */
+/* Reads the first and last event of the peak's step. Outside steps, no block belongs to an earlier step. */
 static mt_status read_step(const struct mt_question *at, int64_t step, struct diff_live *live)
 {
     live->step_begin = INT64_MIN;
@@ -143,7 +144,7 @@ static mt_status read_step(const struct mt_question *at, int64_t step, struct di
     return mt_trace_step_events(at->trace, at->run, step, &live->step_begin, &live->step_end);
 }
 
-/* Keeps the texts of labels in one trace, so that equal texts of both sides have equal pointers. */
+/* Interns the texts of labels in one trace, so that equal texts of both sides have equal pointers. */
 static void keep_labels(struct mt_trace *keeper, struct diff_live *live)
 {
     for (size_t i = 0; i < live->label_count; i++) {
@@ -164,7 +165,7 @@ static mt_status check_labels(const struct diff_live *live)
     return MT_OK;
 }
 
-/* Checks that the live blocks sum to the peak of the run's summary. */
+/* Checks that the live blocks sum to the peak in the run's summary. */
 static mt_status check_peak(const struct mt_run *run, const struct mt_diff_side *side, const struct diff_live *live)
 {
     uint64_t allocated = 0;
@@ -195,7 +196,7 @@ static mt_status read_side(const struct mt_question *at, struct mt_trace *keeper
     return check_peak(at->run, side, live);
 }
 
-/* Finds gradients of an earlier step that are live at the peak; all of them live alike. */
+/* Finds gradients of an earlier step that are live at the peak. One of them represents all. */
 static mt_status find_last_gradients(const struct mt_question *at, const struct diff_live *live,
                                      struct mt_diff_side *side)
 {

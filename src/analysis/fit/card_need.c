@@ -9,7 +9,7 @@
 
 /* ---- the dry runs ---- */
 
-/* Finds how many nodes and cards of a node the program's words ask for: the cards that they name, or one for each rank. */
+/* Finds the numbers of nodes and of cards per node from the command line: the cards that it names, or one per rank. */
 static mt_status find_cards(const struct mt_dry_options *program, struct mt_program_need *out)
 {
     struct mt_rank_program ranks;
@@ -26,7 +26,7 @@ static mt_status find_cards(const struct mt_dry_options *program, struct mt_prog
     return status;
 }
 
-/* Makes the dry run of a program, with a folder for its trace. */
+/* Creates the dry run of a program, with a folder for its trace. */
 static mt_status make_task(const struct mt_dry_options *program, const char *device, struct mt_program_need *need,
                            struct mt_text *trace, struct mt_dry_task *task)
 {
@@ -41,7 +41,7 @@ static mt_status make_task(const struct mt_dry_options *program, const char *dev
     return MT_OK;
 }
 
-/* Keeps the first failure to start a program, and ends the others. `context` is a struct mt_error. */
+/* Keeps the first failure to start a program, and stops the others. `context` is a struct mt_error. */
 static void end_task(void *context, struct mt_dry_task *task)
 {
     struct mt_error *error = context;
@@ -91,7 +91,7 @@ static mt_status fail_program(const struct mt_program_outcome *outcome)
     return MT_FAILED;
 }
 
-/* Counts the cards that were used, unless the program's words name their number, or ranks were not run. */
+/* Counts the cards in use, unless the command line names their number, or some ranks were not run. */
 static void count_used_cards(struct mt_program_need *need)
 {
     const bool has_all_ranks = need->outcome.ranks == need->peak.ranks || !need->outcome.is_many;
@@ -99,7 +99,7 @@ static void count_used_cards(struct mt_program_need *need)
         need->per_node = need->peak.cards;
 }
 
-/* Reads what a program needs from the traces of its processes. */
+/* Reads a program's needs from the traces of its processes. */
 static mt_status measure(struct mt_program_need *need, const struct mt_fit_device *device)
 {
     if (need->outcome.code != 0) {
@@ -121,7 +121,7 @@ static bool is_larger(const struct mt_program_need *a, const struct mt_program_n
     return a->is_too_large != b->is_too_large ? a->is_too_large : a->bytes > b->bytes;
 }
 
-/* Adds up what the programs need, and compares it with the card. */
+/* Sums the needs of all programs, and compares the sum with the card. */
 static void add_up(const struct mt_fit_device *device, uint64_t limit_bytes, struct mt_card_need *need)
 {
     bool is_too_large = false;

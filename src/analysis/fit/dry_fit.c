@@ -12,7 +12,7 @@ static const char *const names[MT_DRY_CHANGE_COUNT] = {
 #undef X
 };
 
-/* True for changes that are tried only where the program has a place for them. */
+/* True for changes that are tried only if the program has a place for them. */
 static bool needs_place(mt_dry_change change)
 {
     enum { ALWAYS, HAS_PLACE };
@@ -59,7 +59,7 @@ static bool is_less(const struct mt_dry_trial *trial, const struct mt_dry_trial 
     return trial->outcome == MT_TRIAL_RAN && trial->peak.reserved_bytes < other->peak.reserved_bytes;
 }
 
-/* True if one of the changes leaves nothing to the other. */
+/* True if either change makes the other one pointless. */
 static bool overlap(mt_dry_change a, mt_dry_change b)
 {
     static const mt_dry_change pairs[][2] = {{MT_DRY_FUSED_OPTIMIZER, MT_DRY_LOOP_OPTIMIZER},
@@ -70,8 +70,8 @@ static bool overlap(mt_dry_change a, mt_dry_change b)
     return false;
 }
 
-/* True if the change is worth a trial beside those: it did something alone, or it is flash, which takes bf16 and was refused
- * for want of it. */
+/* True if the change is worth a trial in addition to these changes: it worked alone, or it is flash, which needs bf16
+ * and is refused without it. */
 static bool can_add(const struct mt_dry_fit *fit, const struct mt_dry_changes *changes, mt_dry_change added)
 {
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
@@ -82,8 +82,8 @@ static bool can_add(const struct mt_dry_fit *fit, const struct mt_dry_changes *c
     return fit->single[added].outcome == MT_TRIAL_RAN;
 }
 
-/* Returns the change that reserves least alone and was not tried yet, of those that can be added; MT_DRY_CHANGE_COUNT if
- * there is none. A change that was refused alone comes last. */
+/* Returns the change that may be added, was not tried yet and reserves least alone; MT_DRY_CHANGE_COUNT if there is
+ * none. A change that was refused alone comes last. */
 static mt_dry_change next_change(const struct mt_dry_fit *fit, const struct mt_dry_changes *changes, const bool *tried)
 {
     mt_dry_change best = MT_DRY_CHANGE_COUNT;
@@ -96,7 +96,7 @@ static mt_dry_change next_change(const struct mt_dry_fit *fit, const struct mt_d
     return best;
 }
 
-/* Returns the single change that reserves least, if that is less than the program as it is; NULL if there is none. */
+/* Returns the single change that reserves least, if it reserves less than the unchanged program; otherwise NULL. */
 static const struct mt_dry_trial *least_single(const struct mt_dry_fit *fit)
 {
     const struct mt_dry_trial *least = &fit->plain;
@@ -106,7 +106,8 @@ static const struct mt_dry_trial *least_single(const struct mt_dry_fit *fit)
     return least != &fit->plain ? least : NULL;
 }
 
-/* Adds changes to the best one, one after the other, and keeps those that lower what is reserved, until it fits. */
+/* Adds changes to the best single one, one after another. Keeps those that lower the reserved peak, until the program
+ * fits. */
 static mt_status combine(mt_dry_try make, void *context, struct mt_dry_fit *fit)
 {
     const struct mt_dry_trial *base = least_single(fit);
@@ -134,7 +135,7 @@ static mt_status combine(mt_dry_try make, void *context, struct mt_dry_fit *fit)
     return MT_OK;
 }
 
-/* True if the program fits as it is or with a single change. */
+/* True if the program fits unchanged or with a single change. */
 static bool is_found(const struct mt_dry_fit *fit)
 {
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
@@ -143,7 +144,8 @@ static bool is_found(const struct mt_dry_fit *fit)
     return fits(&fit->plain);
 }
 
-/* Tries changes alone: those that are always tried with the program as it is, then those that it has a place for. */
+/* Tries changes alone: the unchanged program and the changes that are always tried, then those that have a place in
+ * it. */
 static mt_status try_singles(mt_dry_try make, void *context, struct mt_dry_fit *out)
 {
     struct mt_dry_trial *trials[1 + MT_DRY_CHANGE_COUNT] = {&out->plain};
@@ -192,7 +194,7 @@ const struct mt_dry_trial *mt_dry_fit_best(const struct mt_dry_fit *fit)
     return NULL;
 }
 
-/* Sets *out to true if the run fits when cached memory is given back. */
+/* Sets *out to true if the run fits when the allocator frees cached memory. */
 static mt_status replay_fits(const struct mt_question *run, uint64_t capacity_bytes, bool *out)
 {
     struct mt_advice_material material;

@@ -1,8 +1,7 @@
-/* Finds out if a program that is run dry fits a device, and which changes of it would make it fit. Each answer is a dry run
- * of the program with the changes made, which the caller supplies; nothing is estimated.
+/* Finds out whether a program fits a device in a dry run, and which changes make it fit. Each answer is a dry run of
+ * the changed program, made by the caller; nothing is estimated.
  *
- *   as it is, and each change alone ──▶ changes that the program has a place for ──▶ if none fits: the one that reserves least,
- *                                                                                     with others, as long as they lower it
+ *   unchanged, and each change alone ──▶ changes with a place in the program ──▶ if none fits: combinations
  *
  * Threads: any. */
 #pragma once
@@ -11,8 +10,8 @@
 #include "analysis/run_question.h"
 #include "base/text.h"
 
-/* Changes of a program of PyTorch, cheapest for who trains first. X(change, name, trial): `name` in requests and in JSON; a trial
- * is made ALWAYS, or where the program as it is HAS_PLACE for the change. */
+/* Changes of a PyTorch program, ordered by their cost for training, cheapest first. X(change, name, trial): `name` in
+ * requests and in JSON. A change is tried ALWAYS, or if the unchanged program HAS_PLACE for it. */
 #define MT_DRY_CHANGES(X)                                                                                              \
     X(ZERO_GRAD, "zero-grad", ALWAYS)                      /* gradients go before the next forward pass */             \
     X(NO_GRAD_EVALUATION, "no-grad-evaluation", HAS_PLACE) /* modules are evaluated without a graph */                 \
@@ -40,38 +39,39 @@ struct mt_dry_changes {
     bool has[MT_DRY_CHANGE_COUNT];
 };
 
-/* Adds the names of all changes that need a place in the program, as a request to look for these places has them. */
+/* Adds the names of all changes that need a place in the program, in the form of a request to search for these
+ * places. */
 void mt_dry_changes_add_places(struct mt_text *out);
 
-/* Adds their names with commas between, as a request has them. */
+/* Adds their names with commas between them, in the form of a request. */
 void mt_dry_changes_add_names(const struct mt_dry_changes *changes, struct mt_text *out);
 
 typedef enum mt_trial_outcome {
-    MT_TRIAL_NOT_MADE, /* the trial was not necessary, or was not begun */
+    MT_TRIAL_NOT_MADE, /* the trial was not necessary, or did not start */
     MT_TRIAL_RAN,
     MT_TRIAL_REFUSED, /* a change does not apply */
-    MT_TRIAL_FAILED,  /* the program failed by itself with it */
-    MT_TRIAL_KILLED   /* a user or the kernel killed it, so nothing is known */
+    MT_TRIAL_FAILED,  /* the program failed with it */
+    MT_TRIAL_KILLED   /* a user or the kernel killed it, so its result is unknown */
 } mt_trial_outcome;
 
-/* A dry run with changes. Invariant: peak is of a trial that ran. */
+/* A dry run with changes. Invariant: peak is set if the trial ran. */
 struct mt_dry_trial {
     struct mt_dry_changes changes;
-    struct mt_dry_changes places; /* of the program as it is: the changes that it has a place for */
+    struct mt_dry_changes places; /* for the unchanged program: the changes that it has a place for */
     mt_trial_outcome outcome;
-    struct mt_replay_result peak; /* with more memory than it asks for; fits: on the device */
-    int64_t rank;                 /* of many ranks, the one that needs most of its card; -1: it is no rank */
-    int64_t sharers;              /* ranks that use that card, whose peaks are summed */
-    struct mt_text words;         /* where the change was made, why not, or how the program failed; owned */
+    struct mt_replay_result peak; /* with ample memory; fits: on the device */
+    int64_t rank;                 /* the rank that needs most of its card; -1: not a rank */
+    int64_t sharers;              /* ranks on that card, whose peaks are summed */
+    struct mt_text words; /* where the change was made, why it does not apply, or how the program failed; owned */
 };
 
-/* Makes trials, in any order: runs the program with trial->changes, and sets the rest. A program that fails is no failure. If the
- * program fails as it is, the other trials may be left as they are. */
+/* Makes trials in any order: runs the program with trial->changes, and sets the other fields. A program that fails is
+ * not an error. If the unchanged program fails, the other trials need not be made. */
 typedef mt_status (*mt_dry_try)(void *context, struct mt_dry_trial *const *trials, size_t count);
 
-/* All that is found.
- * Invariants: nothing is combined if the program fits as it is, or with a single change; each of combined[] has one change
- * more than the one before it, and reserves less. */
+/* The result of a search.
+ * Invariants: nothing is combined if the program fits unchanged or with a single change; each of combined[] has one
+ * change more than the previous one, and reserves less. */
 struct mt_dry_fit {
     struct mt_dry_trial plain;
     struct mt_dry_trial single[MT_DRY_CHANGE_COUNT];
@@ -79,14 +79,14 @@ struct mt_dry_fit {
     size_t combined_count;
 };
 
-/* Finds the answer, with a trial for each change, and one for each that is added to others. Fails as a trial does, and with
- * MT_FAILED if a trial of several changes was killed. Release in any case. */
+/* Finds the answer, with a trial for each change, and one for each change that is added to others. Fails if a trial
+ * does, and with MT_FAILED if a trial of several changes was killed. Release in any case. */
 mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out);
 void mt_dry_fit_release(struct mt_dry_fit *fit);
 
-/* Returns the first trial with changes that fits: of the cheapest change, or of several together; NULL if none does. */
+/* Returns the first trial with changes that fits: the cheapest single change, or a combination; NULL if none fits. */
 const struct mt_dry_trial *mt_dry_fit_best(const struct mt_dry_fit *fit);
 
-/* Reads the peaks of a run that was run dry with more memory than it asks for. out->fits: in capacity_bytes, by the peak of
- * what it reserves or, if that is more, by a replay that gives cached memory back. */
+/* Reads the peaks of a dry run with ample memory. out->fits: the peak of reserved bytes is at most capacity_bytes, or a
+ * replay that frees cached memory fits. */
 mt_status mt_dry_run_peak(const struct mt_question *run, uint64_t capacity_bytes, struct mt_replay_result *out);

@@ -6,10 +6,10 @@
 
 #include <stdlib.h>
 
-/* What a process holds on a card. */
+/* A process's memory on a card. */
 struct process {
     struct mt_dry_peak need;
-    int64_t node, card; /* -1: not known */
+    int64_t node, card; /* -1: unknown */
 };
 
 struct processes {
@@ -24,7 +24,7 @@ static uint64_t needed_bytes(const struct mt_dry_peak *peak)
 
 /* ---- reading ---- */
 
-/* Finds the number of the run's card on its host; -1: not known. */
+/* Finds the number of the run's card on its host; -1: unknown. */
 static mt_status find_card(const struct mt_question *run, int64_t *out)
 {
     struct mt_setting_row *rows;
@@ -46,13 +46,13 @@ static mt_status read_process(const struct mt_question *run, const struct mt_fit
     return mt_dry_run_peak(run, need->counted.memory_bytes - need->counted.reserve_bytes, &need->peak);
 }
 
-/* True if both processes are ranks of a node that use one card. */
+/* True if both processes are ranks of one node that use the same card. */
 static bool share_card(const struct process *a, const struct process *b)
 {
     return a->need.rank >= 0 && b->need.rank >= 0 && a->card >= 0 && a->card == b->card && a->node == b->node;
 }
 
-/* Adds a process. Of several of a rank on one card, such as runs that follow each other, the one that needs most counts. */
+/* Adds a process. If a rank has several on one card, such as consecutive runs, the one that needs most counts. */
 static void add_process(struct processes *all, const struct process *added)
 {
     for (size_t i = 0; i < all->count; i++) {
@@ -95,7 +95,7 @@ static mt_status read_processes(const struct mt_program_outcome *outcome, const 
 
 /* ---- cards ---- */
 
-/* Adds what another rank holds on the card. A requested reserve is of the card, whoever uses it. */
+/* Adds another rank's memory on the card. A requested reserve belongs to the card, and is not added again. */
 static void add_sharer(const struct mt_dry_peak *other, struct mt_dry_peak *sum)
 {
     struct mt_fit_device *counted = &sum->counted;
@@ -111,7 +111,7 @@ static void add_sharer(const struct mt_dry_peak *other, struct mt_dry_peak *sum)
     sum->sharers++;
 }
 
-/* Returns what all that use the card of a process need of it. */
+/* Returns the total needs of all processes on the card of one process. */
 static struct mt_dry_peak add_up_card(const struct processes *all, size_t place)
 {
     struct mt_dry_peak sum = all->items[place].need;
@@ -123,7 +123,7 @@ static struct mt_dry_peak add_up_card(const struct processes *all, size_t place)
     return sum;
 }
 
-/* True if no process before that one is of the same rank. */
+/* True if no earlier process has the same rank. */
 static bool is_first_of_rank(const struct processes *all, size_t place)
 {
     for (size_t i = 0; i < place; i++)
@@ -132,7 +132,7 @@ static bool is_first_of_rank(const struct processes *all, size_t place)
     return all->items[place].need.rank >= 0;
 }
 
-/* Returns what is needed of the card on which most is needed. */
+/* Returns the needs of the card on which most memory is needed. */
 static struct mt_dry_peak find_fullest(const struct processes *all)
 {
     struct mt_dry_peak fullest = {0};

@@ -4,13 +4,13 @@
 
 #include <assert.h>
 
-/* More memory than any run asks for: a capacity that is no limit. */
+/* Practically unlimited memory. */
 #define UNLIMITED_BYTES ((uint64_t)1 << 60)
 
-/* The count of sizes in a row that do not fit which ends the search for a larger one. */
+/* The search for a larger size ends after this many consecutive sizes that do not fit. */
 enum { SCANNED = 64 };
 
-/* Sets *out_fits to true if the plan fits its device. A configuration that can't be run does not. */
+/* Sets *out_fits to true if the plan fits its device. An invalid configuration does not fit. */
 static mt_status check(const struct mt_run_plan *plan, bool *out_fits)
 {
     struct mt_simulation simulation;
@@ -36,8 +36,8 @@ static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *p
     return check(probe, out);
 }
 
-/* True if the run asks for no more bytes at once than there are, since no allocator could do with less. Two steps are
- * enough to rule a size out. */
+/* True if the peak of requested bytes is within the capacity, since no allocator needs less. Two steps are enough to
+ * rule out a size. */
 static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
 {
     struct mt_run_plan plan = *probe;
@@ -47,7 +47,7 @@ static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan 
     *out = false;
     if (mt_training_config_check(config) != MT_OK)
         return MT_OK;
-    plan.follows_plan = false; /* what is asked for is the same wherever it lies */
+    plan.follows_plan = false; /* requested bytes do not depend on addresses */
     if (config->warmup + config->steps > 2) {
         config->warmup = 0;
         config->steps = 2;
@@ -64,7 +64,8 @@ static mt_status test_size(const struct sizes *sizes, int64_t size, bool *out)
     return sizes->test(sizes, &probe, out);
 }
 
-/* Finds a size in [low, high) that passes the test, while one more does not. low passes or is 0, and high does not. */
+/* Finds a size in [low, high) that passes the test while the next larger one fails. low passes or is 0, and high
+ * fails. */
 static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t high, int64_t *out)
 {
     assert(0 <= low && low < high);
@@ -79,8 +80,8 @@ static mt_status bisect_sizes(const struct sizes *sizes, int64_t low, int64_t hi
     return status;
 }
 
-/* Finds the largest size that could fit with any allocator; 0 if there is none. It doubles until that is too much, which the
- * range of a configuration ends. */
+/* Finds the largest size that could fit with any allocator; 0 if there is none. Doubles the size until it is too large,
+ * at the latest when the configuration becomes invalid. */
 static mt_status find_bound(struct sizes *sizes, int64_t *out)
 {
     int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
@@ -95,7 +96,7 @@ static mt_status find_bound(struct sizes *sizes, int64_t *out)
     return bisect_sizes(sizes, low, high, out);
 }
 
-/* Tries sizes above one that fits, or 0, one by one, since larger ones may fit. */
+/* Tries larger sizes than the one that fits (or 0) one by one, since some may fit. */
 static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_fit_largest *out)
 {
     while (out->tried_to < bound && out->tried_to - out->size < SCANNED) {
@@ -108,8 +109,8 @@ static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_
     return MT_OK;
 }
 
-/* Finds the largest batch or sequence that fits the plan's device, which has capacity_bytes. The search begins with the
- * plan's own: first a bound by what is asked for at once, then a size that fits below it, then any that fits above that. */
+/* Finds the largest batch or sequence that fits the plan's device of capacity_bytes. Starts from the plan's own size:
+ * first finds a bound from the requested bytes, then a smaller size that fits, then any larger size that fits. */
 static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change, uint64_t capacity_bytes,
                               struct mt_fit_largest *out)
 {
@@ -129,8 +130,9 @@ static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change,
     return scan_sizes(&sizes, bound, out);
 }
 
-/* Raises *high until the run fits there, and *low to the last capacity before that, where it does not. It mostly fits a
- * capacity of its peak of reserved bytes without a limit; but a policy may take other segments of a card with less. */
+/* Raises *high until the run fits there, and *low to the last capacity before, where it does not. The run usually fits
+ * a capacity equal to its peak of reserved bytes without a limit, but a policy may choose other segments on a smaller
+ * card. */
 static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, uint64_t *high)
 {
     if (*high <= *low)
@@ -145,8 +147,8 @@ static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, ui
     }
 }
 
-/* Bisects between a capacity that suffices and the device's, which does not. No capacity below the peak of allocated bytes
- * can suffice. */
+/* Bisects between a sufficient capacity and the device's, which is not sufficient. A capacity below the peak of
+ * allocated bytes is never sufficient. */
 static mt_status find_enough(const struct mt_placed_run *run, const struct mt_simulation *unlimited, struct mt_fit *fit)
 {
     uint64_t low = fit->capacity_bytes, high = unlimited->peak_reserved_bytes;
@@ -188,7 +190,7 @@ static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
     return status;
 }
 
-/* Finds the largest model that fits: names are ordered by size, so the first that fits from the end. */
+/* Finds the largest model that fits. Names are ordered by size, so the search starts from the end. */
 static mt_status find_largest_model(const struct mt_run_plan *plan, const char **out)
 {
     size_t count = 0;
@@ -207,7 +209,7 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* Sets *out_fits to true if the run fits the card with so many bytes. */
+/* Sets *out_fits to true if the run fits the card with this many bytes. */
 static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card *card, uint64_t bytes, bool *out_fits)
 {
     struct mt_run_plan probe = *plan;
@@ -217,7 +219,7 @@ static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card
     return check(&probe, out_fits);
 }
 
-/* Returns the bytes of a card that a run may take: what its context leaves, or what is left of it with another reserve. */
+/* Returns the bytes of a card that are available to a run: its memory minus the context or another reserve. */
 static uint64_t card_bytes(const struct mt_card *card, uint64_t reserve_bytes)
 {
     if (reserve_bytes == MT_RESERVE_UNSET)
@@ -225,14 +227,14 @@ static uint64_t card_bytes(const struct mt_card *card, uint64_t reserve_bytes)
     return card->memory_bytes > reserve_bytes ? card->memory_bytes - reserve_bytes : 0;
 }
 
-/* True if the card can compute the run at all. */
+/* True if the card supports the run. */
 static bool can_compute(const struct mt_card *card, const struct mt_run_plan *plan)
 {
     return plan->config.math != MTK_MATH_FP8 || mt_card_takes_fp8(card);
 }
 
-/* Finds the card with the least room above *bytes that can compute the run, and sets *bytes to it. Returns its name, NULL
- * if there is none. */
+/* Finds the card with the least available memory above *bytes that supports the run, and sets *bytes to it. Returns its
+ * name, or NULL if there is none. */
 static const char *next_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_card *card,
                              uint64_t *bytes)
 {
@@ -269,13 +271,13 @@ bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struc
     return mt_setting_can_change(change, plan) && mt_training_config_check(&out->plan.config) == MT_OK;
 }
 
-/* True of a change to a size with which the run trains on less at once. */
+/* True for a change that makes a size smaller, so that the run trains on less data at once. */
 static bool is_cut(mt_setting change)
 {
     return change != MT_SETTING_COUNT && mt_setting_table[change].change.is_cut;
 }
 
-/* Makes the plan of the remedy's changes, and measures it. */
+/* Applies the remedy's changes to the plan, and measures it. */
 static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_bytes, struct mt_fit_remedy *remedy)
 {
     mt_setting dearest = mt_fit_changes_dearest(remedy->changes);
@@ -291,7 +293,7 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
     return measure(&remedy->plan, &remedy->fit);
 }
 
-/* True if the implementation that the change needs makes the run fit by itself. */
+/* True if the implementation that the change needs already makes the run fit. */
 static bool is_more_than_needed(const struct mt_fit_answer *answer, mt_setting change, struct mt_fit_changes changes)
 {
     if (change == MT_SETTING_IMPL || !changes.has[MT_SETTING_IMPL])
@@ -322,7 +324,7 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
     return status;
 }
 
-/* Adds the remedy that is all of these changes. */
+/* Adds the remedy that combines all these changes. */
 static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes changes, struct mt_fit_answer *answer)
 {
     assert(answer->combined_count < MT_MOST_COMBINED);
@@ -331,7 +333,7 @@ static mt_status combine(const struct mt_run_plan *plan, struct mt_fit_changes c
     return make_remedy(plan, answer->fit.capacity_bytes, remedy);
 }
 
-/* Finds the first pair that fits, by its dearer change, then by the other one. */
+/* Finds the first pair that fits, ordered by its more expensive change, then by the other one. */
 static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     for (size_t dearer = 1; dearer < answer->single_count; dearer++) {
@@ -348,13 +350,13 @@ static mt_status find_pair(const struct mt_run_plan *plan, struct mt_fit_answer 
     return MT_OK;
 }
 
-/* Returns the bytes by which runs are ordered, those that fit and those that do not. */
+/* Returns the bytes by which runs are ordered, whether they fit or not. */
 static uint64_t taken_bytes(const struct mt_fit *fit)
 {
     return fit->fits ? fit->reserved_bytes : fit->enough_bytes;
 }
 
-/* Returns the single remedy that needs least, but for `other`. */
+/* Returns the single remedy that needs least memory, except `other`. */
 static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer, const struct mt_fit_remedy *other)
 {
     const struct mt_fit_remedy *least = NULL;
@@ -364,7 +366,7 @@ static const struct mt_fit_remedy *find_least(const struct mt_fit_answer *answer
     return least;
 }
 
-/* Returns all changes that help each by itself, and how many there are. */
+/* Returns all changes that help alone, and their number. */
 static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t *out_count)
 {
     struct mt_fit_changes all = {0};
@@ -378,7 +380,7 @@ static struct mt_fit_changes helpful(const struct mt_fit_answer *answer, size_t 
     return mt_fit_changes_without_overlap(all);
 }
 
-/* Measures the two best changes together, and all that help, where no pair fits. */
+/* If no pair fits, measures the two best changes together, and all changes that help. */
 static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     size_t helpful_count;
@@ -390,7 +392,7 @@ static mt_status find_best_effort(const struct mt_run_plan *plan, struct mt_fit_
     return status == MT_OK && helpful_count > 2 ? combine(plan, all, answer) : status;
 }
 
-/* Returns the changes that help and cost training nothing: it computes the same with them. */
+/* Returns the changes that help and do not affect training: it computes the same with them. */
 static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
 {
     size_t count;
@@ -400,7 +402,7 @@ static struct mt_fit_changes free_changes(const struct mt_fit_answer *answer)
     return changes;
 }
 
-/* Finds the cut that remains, if any, after every change that is free, where the least change is a cut. */
+/* If the best change cuts the batch or the sequence, finds the smallest cut that is needed after all free changes. */
 static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
     const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);

@@ -31,7 +31,7 @@ struct mt_fit_changes mt_fit_changes_join(struct mt_fit_changes a, struct mt_fit
     return a;
 }
 
-/* Fused comes with an attention of its own, and an update in backward leaves no gradients to free. */
+/* Fused has its own attention, and an update in backward leaves no gradients to free. */
 struct mt_fit_changes mt_fit_changes_without_overlap(struct mt_fit_changes changes)
 {
     if (changes.has[MT_SETTING_IMPL])

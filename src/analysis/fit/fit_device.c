@@ -15,7 +15,7 @@ static mt_status check_reserve(const struct mt_fit_device *device)
                    MT_SIZE(device->reserve_bytes), MT_SIZE(device->memory_bytes), device->name);
 }
 
-/* Chooses the simulated device. It is opened by that name if the name says its card and its memory. */
+/* Chooses the simulated device. It is opened by its name if the name identifies the card and its memory. */
 static mt_status choose(const char *name, const struct mt_card *card, bool is_by_name, uint64_t reserve_bytes,
                         struct mt_fit_device *out)
 {
@@ -58,8 +58,8 @@ mt_status mt_fit_device_spell_roomy(const struct mt_fit_device *device, char out
     return MT_OK;
 }
 
-/* Returns what a run held on its card beyond what the card's table counts as context. Of a run on a card, that is what it says of
- * NCCL, since nobody measured a context. */
+/* Returns a run's memory on its card outside the allocator, minus the context of the card's table. For a run on a real
+ * card, counts only NCCL, since no context was measured. */
 static uint64_t beyond_context(const struct mt_card *card, const struct mt_outside_row *rows, size_t count)
 {
     struct mt_outside context;

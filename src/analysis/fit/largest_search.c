@@ -8,8 +8,8 @@
 
 enum {
     GUESSED = 8, /* trials after which each round halves the remaining values */
-    GROWTH = 64, /* a guess beyond all tried values is at most so many times the largest */
-    WIDE = 8,    /* from such a ratio on, the remaining values are divided by ratios */
+    GROWTH = 64, /* a guess beyond all tried values is at most this many times the largest */
+    WIDE = 8,    /* from this ratio on, the remaining values are divided by ratios */
     ROOT_STEPS = 64
 };
 
@@ -62,7 +62,7 @@ const struct mt_search_point *mt_largest_search_exception(const struct mt_larges
     return NULL;
 }
 
-/* The remaining values, between two indices. None of them was tried, except single ones that failed. */
+/* The remaining values, between two indices. They are untried, except for single ones that failed. */
 struct bracket {
     int64_t low, high;
 };
@@ -88,7 +88,7 @@ static struct bracket find_bracket(const struct mt_largest_search *search)
 
 /* ---- guesses ---- */
 
-/* The peak that is compared with the capacity. */
+/* Which peak is compared with the capacity. */
 enum limit { BY_RESERVED, BY_ALLOCATED };
 
 static double room_of(const struct mt_search_point *point, enum limit limit)
@@ -96,12 +96,12 @@ static double room_of(const struct mt_search_point *point, enum limit limit)
     return limit == BY_RESERVED ? point->reserved_room_bytes : point->allocated_room_bytes;
 }
 
-/* A value, and the room that it leaves. */
+/* A value, and the free memory with it. */
 struct sample {
     double value, room;
 };
 
-/* Lists the values whose memory is known, in their order. Returns how many there are. */
+/* Lists the values with known memory in order. Returns their number. */
 static size_t list_samples(const struct mt_largest_search *search, enum limit limit, struct sample *out)
 {
     size_t count = 0;
@@ -123,7 +123,8 @@ static double interpolate(const struct sample three[3], double value)
     return three[0].room + (value - three[0].value) * (first + bend * (value - three[1].value));
 }
 
-/* Returns the value at which room ends, between two samples: on the parabola through both and the nearest other one. */
+/* Returns the value without free memory between two samples: on the parabola through both and the nearest third
+ * sample. */
 static double find_between(const struct sample *samples, size_t count, size_t with_room)
 {
     const struct sample *pair = &samples[with_room];
@@ -143,7 +144,7 @@ static double find_between(const struct sample *samples, size_t count, size_t wi
     return low;
 }
 
-/* Returns the value at which room ends on the line through the two largest samples. */
+/* Returns the value without free memory on the line through the two largest samples. */
 static double find_beyond(const struct sample *last)
 {
     const double slope = (last[0].room - last[-1].room) / (last[0].value - last[-1].value);
@@ -151,7 +152,8 @@ static double find_beyond(const struct sample *last)
     return slope < 0 ? fmin(last[0].value - last[0].room / slope, most) : most;
 }
 
-/* Sets *out to the index of the largest value that should leave room by that limit. False if the points do not show it. */
+/* Sets *out to the index of the largest value that should have free memory by that limit. False if the samples do not
+ * show it. */
 static bool guess(const struct mt_largest_search *search, enum limit limit, int64_t *out)
 {
     struct sample *samples = mt_host_alloc((search->count + 1) * sizeof *samples);
@@ -175,7 +177,7 @@ struct round {
     size_t count;
 };
 
-/* Adds an index, if it remains, is not in the round, and the round has room. */
+/* Adds an index if it remains, is not yet in the round, and the round is not full. */
 static void add(const struct bracket *left, int64_t index, struct round *round)
 {
     if (index <= left->low || index >= left->high || round->count == MT_SEARCH_ROUND)
@@ -186,14 +188,15 @@ static void add(const struct bracket *left, int64_t index, struct round *round)
     round->indices[round->count++] = index;
 }
 
-/* Adds the smallest value, and one between it and the largest by ratio: large values may need much memory of the host. */
+/* Adds the smallest value, and one between it and the largest by ratio, since large values may need much host
+ * memory. */
 static void add_first(const struct mt_largest_search *search, const struct bracket *left, struct round *round)
 {
     const double low = (double)mt_value_range_at(search->range, 0);
     const double high = (double)mt_value_range_at(search->range, search->range->count - 1);
     add(left, 0, round);
     add(left, mt_value_range_find(search->range, sqrt(low * high)), round);
-    add(left, 1, round); /* if both are one */
+    add(left, 1, round); /* if both are equal */
 }
 
 static void add_all(const struct bracket *left, struct round *round)
@@ -202,7 +205,7 @@ static void add_all(const struct bracket *left, struct round *round)
         add(left, index, round);
 }
 
-/* Adds the successors of values that failed alone. */
+/* Adds the successors of single values that failed. */
 static void add_after_failures(const struct mt_largest_search *search, const struct bracket *left, struct round *round)
 {
     for (size_t i = 0; i < search->count; i++)
@@ -210,8 +213,8 @@ static void add_after_failures(const struct mt_largest_search *search, const str
             add(left, search->points[i].index + 1, round);
 }
 
-/* Adds the largest value that should fit by what it reserves, and the next one. If an earlier guess was wrong, the second value is
- * one that can't fit, whatever the allocator frees. */
+/* Adds the largest value that should fit by its reserved bytes, and the next one. If an earlier guess was wrong, the
+ * second value is one that can't fit, whatever the allocator frees. */
 static void add_guesses(const struct mt_largest_search *search, const struct bracket *left, struct round *round)
 {
     int64_t reserved, allocated;
@@ -225,7 +228,7 @@ static void add_guesses(const struct mt_largest_search *search, const struct bra
         add(left, allocated + 1, round);
 }
 
-/* Returns the index at a part of the remaining values, by ratios of values if these differ much. */
+/* Returns the index at a fraction of the remaining values, by ratios of values if these differ much. */
 static int64_t index_at(const struct mt_largest_search *search, const struct bracket *left, double part)
 {
     const double first = (double)mt_value_range_at(search->range, left->low + 1);
@@ -235,7 +238,8 @@ static int64_t index_at(const struct mt_largest_search *search, const struct bra
     return left->low + (int64_t)((double)(left->high - left->low) * part);
 }
 
-/* Adds values that divide the remaining ones in three parts. If some values fail, adds a middle value and its successor. */
+/* Adds values that divide the remaining ones into three parts. If some values fail, adds a middle value and its
+ * successor. */
 static void add_parts(const struct mt_largest_search *search, const struct bracket *left, struct round *round)
 {
     bool any_failed = false;
@@ -246,7 +250,7 @@ static void add_parts(const struct mt_largest_search *search, const struct brack
     add(left, any_failed ? middle + 1 : index_at(search, left, 2.0 / 3), round);
 }
 
-/* Replaces the second guess: the first one divides the remaining values, and the middle of the larger part is tried, too. */
+/* Replaces the second guess by the middle of the larger of the two parts that the first guess divides. */
 static void halve(const struct bracket *left, struct round *round)
 {
     const int64_t at = round->indices[0];
@@ -257,7 +261,7 @@ static void halve(const struct bracket *left, struct round *round)
         add(left, at + (left->high - at) / 2, round);
 }
 
-/* Chooses a round among many remaining values, all of them untried. */
+/* Chooses a round among many remaining values, all untried. */
 static void choose(const struct mt_largest_search *search, const struct bracket *left, struct round *round)
 {
     add_guesses(search, left, round);

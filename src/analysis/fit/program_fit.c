@@ -29,7 +29,7 @@ static bool is_plain(const struct mt_dry_trial *trial)
     return true;
 }
 
-/* Returns what a process said of a change, of several one that made it; NULL if none spoke of it. */
+/* Returns a process's answer about a change, preferably from a process that made it; NULL if there is no answer. */
 static const struct mt_record_answer *find_change(const struct mt_program_outcome *outcome, const char *name)
 {
     const struct mt_record_answer *found = NULL;
@@ -43,7 +43,7 @@ static const struct mt_record_answer *find_change(const struct mt_program_outcom
     return found;
 }
 
-/* Takes what became of the changes. One that was not made has the trial refused. */
+/* Reads which changes were made. If one was not made, the trial counts as refused. */
 static void take_changes(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
 {
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++) {
@@ -61,7 +61,7 @@ static void take_changes(const struct mt_program_outcome *outcome, struct mt_dry
     }
 }
 
-/* Takes the changes that the program as it is has a place for. */
+/* Reads for which changes the unchanged program has a place. */
 static void take_places(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
 {
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++) {
@@ -70,7 +70,7 @@ static void take_places(const struct mt_program_outcome *outcome, struct mt_dry_
     }
 }
 
-/* Takes how a program failed, or which signal killed it. */
+/* Reads how a program failed, or which signal killed it. */
 static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
 {
     const int signal = mt_program_outcome_killed_by(outcome);
@@ -83,7 +83,7 @@ static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry
     mt_program_outcome_add_failure(outcome, &trial->words);
 }
 
-/* Replays changes of the run of that rank. A run with too many events has none. */
+/* Replays changes of the run of one rank. Finds none for a run with too many events. */
 static mt_status replay_run(const struct mt_record_answer *answer, int64_t rank, struct mt_program_changes *out)
 {
     struct mt_question question = {0};
@@ -128,12 +128,12 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
         return MT_OK;
     take_places(outcome, trial);
     trials->found->counted = found.counted;
-    if (found.sharers > 1) /* a replay is of one process */
+    if (found.sharers > 1) /* a replay covers only one process */
         return MT_OK;
     return find_replayed(outcome, found.rank, &trials->found->replayed);
 }
 
-/* ---- trials side by side ---- */
+/* ---- parallel trials ---- */
 
 /* A trial with the folder of its trace. Owns its texts. */
 struct attempt {
@@ -142,7 +142,7 @@ struct attempt {
     struct mt_text trace, changes;
 };
 
-/* Trials that run side by side. tasks[i] belongs to attempts[i]. */
+/* Trials that run in parallel. tasks[i] belongs to attempts[i]. */
 struct batch {
     struct trials *trials;
     struct mt_dry_task *tasks;
@@ -151,7 +151,7 @@ struct batch {
     struct mt_error error; /* the first failure */
 };
 
-/* Takes the outcome of a program, and tells the observer. */
+/* Reads the outcome of a program, and calls the observer. */
 static mt_status take_task(struct batch *batch, const struct mt_dry_task *task, struct mt_dry_trial *trial)
 {
     const struct mt_program_fit_observer *observer = batch->trials->observer;
@@ -166,7 +166,7 @@ static mt_status take_task(struct batch *batch, const struct mt_dry_task *task, 
     return MT_OK;
 }
 
-/* Is called when a trial has ended. Nothing else is of use after a failure, or if the program fails as it is. */
+/* Called when a trial has ended. After a failure, or if the unchanged program fails, the other trials are useless. */
 static void end_trial(void *context, struct mt_dry_task *task)
 {
     struct batch *batch = context;
@@ -222,7 +222,7 @@ static void release_batch(struct batch *batch)
     free(batch->attempts);
 }
 
-/* True, and the trial refused, if the card can't do what its changes need. */
+/* True if the card does not support what the trial's changes need; then the trial is refused. */
 static bool is_refused(const struct trials *trials, struct mt_dry_trial *trial)
 {
     if (!trials->lacks_bf16 || (!trial->changes.has[MT_DRY_AUTOCAST] && !trial->changes.has[MT_DRY_BF16_WEIGHTS]))

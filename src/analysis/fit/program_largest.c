@@ -24,7 +24,7 @@ struct work {
     struct mt_error error; /* the first failure of the round */
 };
 
-/* A dry run that is made in the round. Owns its texts. */
+/* A dry run of the round. Owns its texts. */
 struct attempt {
     size_t cell;
     int64_t index;
@@ -62,7 +62,7 @@ static void take_failure(const struct mt_program_outcome *outcome, struct mt_lar
         mt_program_outcome_add_failure(outcome, &trial->words);
 }
 
-/* Judges a trial by how its program ended. */
+/* Sets a trial's result from the outcome of its program. */
 static mt_status judge(const struct mt_program_outcome *outcome, const struct mt_fit_device *device,
                        struct mt_largest_trial *trial)
 {
@@ -111,7 +111,7 @@ static mt_status take_task(struct work *work, const struct attempt *attempt, con
     return MT_OK;
 }
 
-/* Is called when a trial has ended. Nothing else is of use after a failure. */
+/* Called when a trial has ended. After a failure, the other trials are useless. */
 static void end_attempt(void *context, struct mt_dry_task *task)
 {
     struct work *work = context;
@@ -125,7 +125,7 @@ static void end_attempt(void *context, struct mt_dry_task *task)
 
 /* ---- a round ---- */
 
-/* Returns the program's words for a trial. The caller frees each, and the array. */
+/* Returns the program's arguments for a trial. The caller frees each string and the array. */
 static char **words_with(struct work *work, size_t cell, int64_t index)
 {
     const struct mt_vary_grid *grid = &work->found->grid;
@@ -189,7 +189,7 @@ static void release_attempts(struct work *work)
     work->count = 0;
 }
 
-/* Makes the next trials of all searches. Sets *out_goes_on to false if there are none. */
+/* Makes the next trials of all searches. Sets *out_goes_on to false if no trials are left. */
 static mt_status run_round(struct work *work, bool *out_goes_on)
 {
     mt_status status = add_attempts(work);
@@ -202,7 +202,7 @@ static mt_status run_round(struct work *work, bool *out_goes_on)
 
 /* ---- the search ---- */
 
-/* Makes the grid of the lists and the searched argument, which has its smallest value. */
+/* Creates the grid of the lists and the searched argument, which has its smallest value. */
 static mt_status make_grid(const struct mt_program_largest *question, struct mt_largest_found *found)
 {
     const char **lists = mt_host_alloc((question->vary_count + 1) * sizeof *lists);

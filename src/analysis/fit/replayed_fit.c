@@ -43,7 +43,8 @@ static bool are_alike(const struct mt_program_change *a, const struct mt_program
            mt_alloc_settings_are_equal(&a->alloc, &b->alloc);
 }
 
-/* True if the change fits the device: it does with less than that, or the replay there, which gave cached segments back. */
+/* True if the change fits the device: by its peak, or in the replay there, where the allocator frees cached
+ * segments. */
 static bool change_fits(const struct mt_program_change *change, const struct mt_program_changes *there,
                         uint64_t capacity_bytes)
 {
@@ -55,7 +56,7 @@ static bool change_fits(const struct mt_program_change *change, const struct mt_
     return false;
 }
 
-/* Replays the run and its changes without a limit, and on the device. */
+/* Replays the run and its changes, once without a limit and once on the device. */
 static mt_status find_remedies(const struct mt_replayed_question *question, struct mt_replayed_fit *out)
 {
     struct mt_advice_input input = out->material.input;
@@ -90,7 +91,7 @@ const char *mt_card_for_peak(uint64_t reserved_bytes)
     return found;
 }
 
-/* Compares what two runs say of the batch with what the other one had. */
+/* Replays the run with the other run's batch, to compare the result with the other run's actual peaks. */
 static mt_status check_scaling(const struct mt_replayed_question *question, const struct mt_scaling *scaling,
                                struct mt_replayed_fit *out)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the steps that the input has; 1 for none. */
+/* Returns the number of the input's steps, at least 1. */
 static double count_steps(const struct mt_advice_input *input)
 {
     double count = 0;
@@ -27,14 +27,14 @@ static bool has_role(const struct mt_label_row *label, const mt_role *roles, siz
     return false;
 }
 
-/* True if the label is of a time before or between steps: then its blocks are not of each step. */
+/* True if blocks with the label outlive a step, so that steps do not allocate them again. */
 static bool is_lasting(const struct mt_label_row *label)
 {
     static const mt_role lasting[] = {MT_ROLE_PARAMETER, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_BUFFER, MT_ROLE_KEPT};
     return strcmp(label->phase, mt_phase_name(MT_PHASE_INIT)) == 0 || has_role(label, lasting, LENGTH(lasting));
 }
 
-/* The bytes of blocks of a kind: in each step, or once if they last. */
+/* The bytes of a kind's blocks: per step, or once if they outlive a step. */
 struct kind {
     const struct mt_label_row *label; /* one of the kind's */
     double bytes;
@@ -50,7 +50,7 @@ static bool are_of_one_kind(const struct mt_label_row *a, const struct mt_label_
     return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->phase, b->phase) == 0;
 }
 
-/* Returns the label's kind; NULL if none of its blocks are there. */
+/* Returns the label's kind; NULL if it has no blocks. */
 static struct kind *find_kind(const struct kinds *kinds, const struct mt_label_row *label)
 {
     for (size_t i = 0; i < kinds->count; i++)
@@ -82,7 +82,7 @@ static struct kinds list_kinds(const struct mt_advice_input *input)
     return kinds;
 }
 
-/* True if, by assumption, blocks of the label grow with the batch. */
+/* True for labels whose blocks are assumed to grow with the batch. */
 static bool is_assumed_to_grow(const struct mt_label_row *label)
 {
     static const mt_phase phases[] = {MT_PHASE_FORWARD, MT_PHASE_LOSS, MT_PHASE_BACKWARD};
@@ -95,7 +95,7 @@ static bool is_assumed_to_grow(const struct mt_label_row *label)
            (is_of_pass && has_role(label, growing_in_pass, LENGTH(growing_in_pass)));
 }
 
-/* Returns the growth of the label's kind by two runs; 0 of one that only this run has. */
+/* Returns the growth of the label's kind from two runs; 0 if only one run has the kind. */
 static double growth_by(const struct kinds *own, const struct kinds *other, const struct mt_label_row *label,
                         int64_t difference)
 {
@@ -131,7 +131,7 @@ void mt_scaling_release(struct mt_scaling *scaling)
     *scaling = (struct mt_scaling){0};
 }
 
-/* Returns a size that no device has, if the product exceeds that. */
+/* Multiplies, but returns at most a size that no device has. */
 static uint64_t scale(uint64_t bytes, double factor)
 {
     static const double MOST_BYTES = (double)(UINT64_C(1) << 50);

@@ -1,4 +1,4 @@
-/* Loads a run up to its last refused request, sums up what was live then, and tries changes. */
+/* Loads a run up to its last refused request, sums the live blocks at that time, and tries changes. */
 #include "analysis/oom/oom.h"
 
 #include "analysis/advise/observe.h"
@@ -29,7 +29,7 @@ static mt_status find_refusal_in(const struct mt_question *question, int64_t ext
     return status;
 }
 
-/* Finds the last refusal of the run; 0 if there is none. It is near the end, as a rule: so the end is read first. */
+/* Finds the last refusal of the run; 0 if there is none. It is usually near the end, so the end is read first. */
 static mt_status find_refusal(const struct mt_question *question, int64_t *out_event)
 {
     enum { FIRST_EXTENT = 1 << 16, GROWTH = 16 };
@@ -79,7 +79,7 @@ static int compare_shares(const void *left, const void *right)
     return order != 0 ? order : compare_kinds(left, right);
 }
 
-/* Merges shares of one kind, drops those without blocks, and orders the rest. */
+/* Merges shares of one kind, drops those without blocks, and sorts the rest. */
 static void merge_shares(struct mt_oom_shares *shares)
 {
     size_t count = 0;
@@ -101,7 +101,7 @@ static void merge_shares(struct mt_oom_shares *shares)
     qsort(shares->items, shares->count, sizeof *shares->items, compare_shares);
 }
 
-/* Returns a share for each label: its blocks that are live at the window's end. */
+/* Returns a share for each label, with its live blocks at the window's end. */
 static struct mt_oom_shares share_labels(const struct mt_advice_input *input)
 {
     struct mt_oom_shares shares = {mt_host_alloc((input->label_count + 1) * sizeof *shares.items), input->label_count};
@@ -149,7 +149,7 @@ static void add_change(struct mt_oom_answer *answer, const struct mt_oom_change 
         answer->changes[answer->change_count++] = *change;
 }
 
-/* Adds the remedies that fit, as far as there is room. */
+/* Adds the remedies that fit while there is room. */
 static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remedy *remedies, size_t count)
 {
     for (size_t i = 0; i < count && answer->change_count < MT_MOST_OOM_SIMULATED; i++) {
@@ -161,7 +161,7 @@ static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remed
     }
 }
 
-/* Plans the run as it was, for a simulated device of the bytes that it could have had. */
+/* Plans the unchanged run on a simulated device with the memory that was available to it. */
 static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_plan *plan)
 {
     const struct mt_run *run = answer->question->run;
@@ -180,7 +180,7 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     return MT_OK;
 }
 
-/* Tries the other policy, which is not among the changes that are tried anyway. */
+/* Tries the other policy, which is not one of the usual changes. */
 static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_run_plan *plan)
 {
     struct mt_fit_remedy remedy = {.plan = *plan};
@@ -195,7 +195,7 @@ static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_ru
     return MT_OK;
 }
 
-/* Adds simulated changes from the one that costs least: gradients cleared early, the policy, and the others. */
+/* Adds simulated changes, cheapest first: gradients cleared early, the policy, and the others. */
 static mt_status add_simulated(struct mt_oom_answer *answer, const struct mt_run_plan *plan)
 {
     const struct mt_fit_answer *fit = &answer->fit;
@@ -209,7 +209,7 @@ static mt_status add_simulated(struct mt_oom_answer *answer, const struct mt_run
     return status;
 }
 
-/* Simulates the run, if it can be made again, and with changes if it runs out of memory there, too. */
+/* If the run can be repeated, simulates it. If that also runs out of memory, simulates it with changes. */
 static mt_status simulate(struct mt_oom_answer *answer)
 {
     struct mt_run_plan plan;
@@ -226,7 +226,7 @@ static mt_status simulate(struct mt_oom_answer *answer)
     return status;
 }
 
-/* True if a simulation of the whole run has tried the change already. */
+/* True if a simulation of the whole run already tried the change. */
 static bool is_settled(const struct mt_oom_answer *answer, const struct mt_replayed_change *replayed)
 {
     if (!answer->is_simulated)
@@ -235,7 +235,7 @@ static bool is_settled(const struct mt_oom_answer *answer, const struct mt_repla
            (replayed->kind == MT_REPLAYED_PATTERN && mt_finding_is_optional(&replayed->finding));
 }
 
-/* Adds replayed changes. Freeing everything at its last use is added only if nothing less would do. */
+/* Adds replayed changes. Freeing everything at its last use is added only if nothing else suffices. */
 static void add_replayed(struct mt_oom_answer *answer)
 {
     size_t room = answer->change_count > 1 ? 1 : MT_MOST_OOM_SIMULATED - answer->change_count;
@@ -252,7 +252,7 @@ static void add_replayed(struct mt_oom_answer *answer)
     }
 }
 
-/* Sets what the device had free when it refused, if the run measured that. A damaged trace may say anything. */
+/* Sets the device's free memory at the refusal, if the run measured it. A damaged trace may contain any value. */
 static mt_status load_free(struct mt_oom_answer *answer)
 {
     static const double MOST_BYTES = (double)(UINT64_C(1) << 53);

@@ -1,4 +1,4 @@
-/* The changes with which a replay meets the refused request. */
+/* The changes with which a replay of the refused request succeeds. */
 #include "analysis/lifetimes.h"
 #include "analysis/oom/oom.h"
 #include "base/memory.h"
@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The run up to the refusal, as if the request had been met: it is one more block, allocated by the event that refused it
- * and never freed. So detectors, cuts and replays need not know that it was refused. A trace does not say what the op that
- * made the request was about to read. That is taken to be what was last used, or is kept, in its layer: more than it
- * reads, so that no change takes its operands away.
- * Invariant: input borrows blocks and uses, the last of which is the request. It is not to be moved: `window` borrows input. */
+/* The run up to the refusal, as if the request had succeeded: it is one more block, allocated by the event that refused
+ * it and never freed. So detectors, cuts and replays need not know about the refusal. The trace does not show which
+ * blocks the op of the request was about to read. Blocks that its layer last used or keeps are assumed to be read. This
+ * includes more than the op reads, so that no change removes its operands.
+ * Invariant: input borrows blocks and uses, whose last element is the request. Do not copy or move: `window` borrows
+ * input. */
 struct extended {
     struct mt_advice_input input;
     struct mt_window window;
@@ -20,12 +21,12 @@ struct extended {
     struct mt_use_row *uses;
 };
 
-/* The layer in which the request was made or, outside of layers, the span: spans that begin with `length` characters of
- * `span` are in it. */
+/* The layer of the request or, outside layers, its span. Spans that begin with `length` characters of `span` are
+ * inside. */
 struct scope {
     const char *span;
     size_t length;
-    int64_t since; /* the event at which it was entered, or its phase began */
+    int64_t since; /* the event at which the program entered it, or its phase began */
 };
 
 static bool is_within(const struct scope *scope, const char *span)
@@ -34,7 +35,7 @@ static bool is_within(const struct scope *scope, const char *span)
            (span[scope->length] == '.' || span[scope->length] == '\0');
 }
 
-/* True if, before the mark, the program was outside of the scope or in another phase of its step. */
+/* True if the program was outside the scope, or in another phase of its step, before the mark. */
 static bool is_outside(const struct scope *scope, const struct mt_mark_row *mark)
 {
     if (mark->kind == MT_EVENT_SPAN_BEGIN || mark->kind == MT_EVENT_SPAN_END)
@@ -64,7 +65,7 @@ static struct scope scope_of(const struct mt_advice_input *input, const struct m
     return scope;
 }
 
-/* True if blocks of the label may be operands of what the layer computes, unlike its gradients and optimizer state. */
+/* True if blocks with the label may be operands in the layer, unlike its gradients and optimizer state. */
 static bool is_operand_of_layer(const struct scope *scope, const struct mt_label_row *label)
 {
     return scope->length > 0 && is_within(scope, label->span) &&
@@ -72,7 +73,7 @@ static bool is_operand_of_layer(const struct scope *scope, const struct mt_label
            strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) != 0;
 }
 
-/* True if the block may be an operand of the request's op: it was used last in its layer, or is kept there. */
+/* True if the block may be an operand of the request's op: its layer was the last to use it, or keeps it. */
 static bool is_needed(const struct mt_advice_input *input, const struct scope *scope, size_t index)
 {
     const struct mt_block_row *block = &input->blocks[index];
@@ -83,7 +84,7 @@ static bool is_needed(const struct mt_advice_input *input, const struct scope *s
            is_operand_of_layer(scope, &input->labels[block->label]);
 }
 
-/* Returns the use with one more by the op that made the request. */
+/* Returns the use extended by one more use, by the op of the request. */
 static struct mt_use_row used_at(struct mt_use_row use, int64_t alloc_event, int64_t event)
 {
     if (use.reads + use.writes == 0)
@@ -130,14 +131,14 @@ static void extended_release(struct extended *extended)
     *extended = (struct extended){0};
 }
 
-/* Replays the run as it was, but for the settings. */
+/* Replays the unchanged run with these settings. */
 static mt_status replay(const struct extended *extended, const struct mt_alloc_settings *settings,
                         struct mt_replay_result *out)
 {
     return mt_window_replay(&extended->window, NULL, 0, settings, out);
 }
 
-/* Finds the capacity at which the replay ends at the request. */
+/* Finds a capacity with which the replay also ends at the request. */
 static mt_status reproduce(struct extended *extended, const struct mt_refusal *refusal, struct mt_replayed_changes *out)
 {
     struct mt_replay_result *result = &out->as_it_was;
@@ -169,7 +170,7 @@ static mt_status try_policy(const struct extended *extended, struct mt_replayed_
     return status;
 }
 
-/* True if a change with the finding's hint is there. */
+/* True if the list has a change with the finding's hint. */
 static bool has_hint(const struct mt_replayed_changes *changes, const struct mt_finding *finding)
 {
     for (size_t i = 0; i < changes->count; i++) {
@@ -180,8 +181,8 @@ static bool has_hint(const struct mt_replayed_changes *changes, const struct mt_
     return false;
 }
 
-/* Adds the findings with which the request was met. They come by what they save, most first. That of fragmentation is the
- * other policy, which was tried. */
+/* Adds the findings with which the request succeeds. They are ordered by saving, largest first. The finding of
+ * fragmentation is left out: it is the other policy, which was tried. */
 static void add_findings(const struct extended *extended, const struct mt_advice *advice,
                          struct mt_replayed_changes *out)
 {
@@ -210,8 +211,8 @@ static mt_status try_patterns(const struct extended *extended, size_t limit, str
     return status;
 }
 
-/* Adds changes of the program with which the request was met. Gradients that go earlier are a pattern, and expandable segments
- * were tried. */
+/* Adds changes of the program with which the request succeeds. Clearing gradients earlier is left out, since it is a
+ * pattern, and so are expandable segments, which were tried. */
 static mt_status try_program(const struct extended *extended, struct mt_replayed_changes *out)
 {
     const struct mt_alloc_settings tried = mt_advice_alternative(&extended->input);

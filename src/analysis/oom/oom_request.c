@@ -1,4 +1,4 @@
-/* The refused request. A refusal changes nothing, so the holes that it met are those after it. */
+/* The refused request. A refusal changes nothing, so the gaps at the request are the gaps after it. */
 #include "analysis/fragmentation.h"
 #include "analysis/oom/oom.h"
 #include "base/memory.h"
@@ -45,7 +45,7 @@ static int compare_unmapped(const void *left, const void *right)
     return MT_COMPARE(b->unmapped_event, a->unmapped_event);
 }
 
-/* Lists the parts that were given back before `event`, the last one first. The caller frees them. */
+/* Lists the parts that were released before `event`, latest first. The caller frees them. */
 static const struct mt_part_row **list_unmapped(const struct mt_advice_input *input, int64_t event, size_t *out_count)
 {
     const struct mt_part_row **unmapped = mt_host_alloc((input->part_count + 1) * sizeof(struct mt_part_row *));
@@ -57,7 +57,7 @@ static const struct mt_part_row **list_unmapped(const struct mt_advice_input *in
     return unmapped;
 }
 
-/* Adds up what was given back for the request: parts whose events directly precede its own. One event may give back
+/* Sums the memory that was released for the request: parts whose events directly precede it. One event may release
  * several parts. */
 static void find_given_back(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
@@ -92,7 +92,7 @@ static mt_hole_reason reason_of(const struct mt_refusal *refusal, struct hole_pl
     return bytes < refusal->need.block_bytes ? MT_HOLE_TOO_SMALL : MT_HOLE_NOT_TAKEN;
 }
 
-/* Returns the group of such holes, of which there are few. Adds it if there is none. */
+/* Returns the group of such gaps, and adds it if necessary. There are few groups. */
 static struct mt_hole_group *group_for(struct mt_refusal *refusal, struct hole_place place, mt_hole_reason reason)
 {
     for (size_t i = 0; i < refusal->group_count; i++) {
@@ -120,17 +120,17 @@ static void add_hole(struct mt_refusal *refusal, struct hole_place place, uint64
         refusal->largest_hole_bytes = bytes;
 }
 
-/* Returns a segment's stream and pool. The pool is that of its blocks. A segment without a block, which an allocator of
- * ours would have given back, is judged by its own size. */
+/* Returns a segment's stream and pool. Its blocks determine the pool. A segment without a block, which memtrace's own
+ * allocators would have released, is judged by its own size. */
 static struct hole_place place_of(const struct mt_refusal *refusal, const struct mt_segment_holes *holes)
 {
     uint64_t bytes = holes->block_count > 0 ? holes->blocks[0]->block_bytes : holes->segment->bytes;
     return (struct hole_place){holes->segment->stream, bytes <= refusal->need.small_limit_bytes};
 }
 
-/* Growth. Where the allocator's segments are ranges of addresses that grow by pages, a request needs less than a new segment,
- * since what is free beside the new memory joins it. Each gap between live blocks, and the addresses behind the last of
- * them, is a place for the request. The one that lacks least is taken.
+/* Growth. If the allocator's segments are ranges of addresses that grow by pages, a request needs less than a new
+ * segment, since the new memory joins free memory next to it. The request can be placed in each gap between live
+ * blocks, and after the last block. The place that needs least new memory is chosen.
  *
  *   ├ block ┼ hole ┼╌╌ no memory ╌╌┼ block ┼ hole ┼╌╌╌ addresses without end ╌╌╌
  *           ├──── the request ────┤
@@ -141,7 +141,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Returns the bytes by which the ranges of the request's pool grow: what the least request there takes. */
+/* Returns the granularity with which the ranges of the request's pool grow: the growth for the smallest request. */
 static uint64_t unit_of(const struct mt_advice_input *input, const struct mt_refusal *refusal)
 {
     struct mt_alloc_need least = refusal->need;
@@ -164,7 +164,8 @@ static bool has_grown(const struct mt_advice_input *input, uint32_t segment)
     return false;
 }
 
-/* True if segments are ranges. If none ever grew, the device may have none, and each segment be of one request. */
+/* True if segments are ranges. If none ever grew, the device may not support it, and each segment serves one
+ * request. */
 static bool has_ranges(const struct mt_advice_input *input)
 {
     if (!mt_alloc_grows(&input->settings))
@@ -175,7 +176,7 @@ static bool has_ranges(const struct mt_advice_input *input)
     return false;
 }
 
-/* Returns the bytes of [begin, end) of the segment that have no memory, in whole units. Parts are ordered by segment, then
+/* Returns the bytes of [begin, end) in the segment without memory, in whole units. Parts are ordered by segment, then
  * offset. */
 static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segment, uint64_t begin, uint64_t end,
                               uint64_t unit)
@@ -194,7 +195,7 @@ static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segm
     return at < end ? missing + round_up(end - at, unit) : missing;
 }
 
-/* Returns the least that the segment lacks for a block of that size at one of its places. */
+/* Returns the least new memory that the segment needs for a block of this size, over all places in it. */
 static uint64_t least_missing(const struct mt_advice_input *input, const struct mt_segment_holes *holes,
                               uint64_t block_bytes, uint64_t unit)
 {
@@ -210,8 +211,8 @@ static uint64_t least_missing(const struct mt_advice_input *input, const struct 
     return least;
 }
 
-/* True if the segment may grow for the request: it is a range of its stream and pool. The first one may be none, since a
- * plan maps it as a whole. One without a block has been given back. */
+/* True if the segment may grow for the request: it is a range with the request's stream and pool. The first segment may
+ * not be a range, since a plan maps it as a whole. A segment without a block has been released. */
 static bool may_grow(const struct mt_advice_input *input, const struct mt_refusal *refusal,
                      const struct mt_segment_holes *holes)
 {
@@ -225,7 +226,7 @@ struct visit {
     const struct mt_advice_input *input;
     struct mt_refusal *refusal;
     bool has_ranges;
-    uint64_t least_growth; /* by which one of them would have to grow; UINT64_MAX: none can */
+    uint64_t least_growth; /* of any of them; UINT64_MAX: none can grow */
 };
 
 static void visit_segment(void *context, const struct mt_segment_holes *holes)
@@ -243,7 +244,7 @@ static void visit_segment(void *context, const struct mt_segment_holes *holes)
                        least_missing(visit->input, holes, refusal->need.block_bytes, unit_of(visit->input, refusal)));
 }
 
-/* Sets what the segments had, and the bytes of the device that the request needs. */
+/* Sets the memory of the segments, and how much the request needs from the device. */
 static void visit_segments(const struct mt_advice_input *input, struct mt_refusal *refusal)
 {
     const struct mt_layout layout = mt_layout_of(input);
@@ -262,7 +263,7 @@ static int compare_groups(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->reason, b->reason);
 }
 
-/* True if labels are alike but for the layer. */
+/* True if labels are equal except for the layer. */
 static bool is_alike(const struct mt_label_row *a, const struct mt_label_row *b)
 {
     return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->op, b->op) == 0 &&

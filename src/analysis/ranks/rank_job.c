@@ -31,7 +31,8 @@ static const char *newest_job(const struct mt_ranks *ranks)
     return newest->job;
 }
 
-/* Returns the number of the card in the name of a trace, "job-rank1-cuda0.db"; -1 for a rank's first card, which has none. */
+/* Returns the card's number in the name of a trace, "job-rank1-cuda0.db"; -1 for a rank's first card, whose name has
+ * none. */
 static int64_t card_of(const struct mt_rank *rank)
 {
     static const char MARK[] = "-cuda";
@@ -43,21 +44,23 @@ static int64_t card_of(const struct mt_rank *rank)
     return mark != NULL && end > mark + strlen(MARK) && strcmp(end, ".db") == 0 ? card : -1;
 }
 
-/* Returns how likely the trace is of the rank's own card: the one with its local rank, or else the first that it used. */
+/* Returns a score for being the trace of the rank's own card: highest with its local rank, then the first card that it
+ * used. */
 static int ownness(const struct mt_rank *rank)
 {
     const int64_t card = card_of(rank);
     return card >= 0 && card == rank->local_rank ? 2 : card < 0;
 }
 
-/* True if the first trace of a rank tells more of it: it is of its own card or, of the same card, began later. */
+/* True if trace `a` of a rank represents it better: it belongs to the rank's own card or, on equal cards, began
+ * later. */
 static bool is_better(const struct mt_rank *a, const struct mt_rank *b)
 {
     const int order = MT_COMPARE(ownness(a), ownness(b));
     return order != 0 ? order > 0 : strcmp(a->started_at, b->started_at) > 0;
 }
 
-/* Lists what ranks hold on other cards. A rank's own trace is of its local rank's card, whatever its name. */
+/* Lists memory of ranks on other cards. A rank's own card has its local rank as number, whatever the trace's name. */
 static void find_strays(const struct mt_ranks *ranks, struct mt_rank_job *job)
 {
     for (size_t place = 0; place < job->count; place++) {
@@ -73,7 +76,7 @@ static void find_strays(const struct mt_ranks *ranks, struct mt_rank_job *job)
     }
 }
 
-/* Adds the ranks of the job, of each the trace of its own card that began last. They are ordered by rank. */
+/* Adds the ranks of the job, ordered by rank, each with the latest trace of its own card. */
 static void add_ranks(const struct mt_ranks *ranks, struct mt_rank_job *job)
 {
     for (size_t i = 0; i < ranks->count; i++) {
@@ -110,7 +113,7 @@ static int compare_peaks(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->rank, b->rank);
 }
 
-/* ---- what differs ---- */
+/* ---- differences ---- */
 
 static int compare_excesses(const void *left, const void *right)
 {
@@ -160,7 +163,7 @@ static bool are_alike(const struct mt_rank *a, const struct mt_rank *b)
     return true;
 }
 
-/* Finds the group of a rank. Those with the same peak are the last ones, since ranks come in the order of peaks. */
+/* Finds the group of a rank. Groups with the same peak come last, since ranks are ordered by peak. */
 static struct mt_rank_group *find_group(struct mt_rank_job *job, const struct mt_rank *rank)
 {
     for (size_t i = job->group_count; i > 0; i--) {
