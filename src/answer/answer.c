@@ -12,7 +12,7 @@ static const struct mt_field run_fields[] = {
 };
 static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_run, run_fields);
 
-/* The answers with a number above 1. */
+/* Answers with a schema number above 1. */
 static const struct {
     const char *name;
     int number;

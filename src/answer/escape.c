@@ -34,7 +34,7 @@ void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, s
     mt_text_add(out, "\n");
 }
 
-/* Returns the number of the character at `text`, of so many bytes. */
+/* Returns the code point of the character at `text`, which has `length` bytes. */
 static uint32_t character_at(const char *text, int length)
 {
     static const unsigned char first[] = {0x7F, 0x1F, 0x0F, 0x07};
@@ -44,8 +44,8 @@ static uint32_t character_at(const char *text, int length)
     return number;
 }
 
-/* True for characters that nobody sees, and that change the text around them: controls of C0 and C1, DEL, marks and overrides of the
- * direction, ends of lines and paragraphs; and for those that XML does not allow. */
+/* True for invisible characters that affect the text around them: C0 and C1 controls, DEL, direction marks and
+ * overrides, line and paragraph separators; and for characters that XML does not allow. */
 static bool is_control(const char *text, int length)
 {
     static const struct {
@@ -59,7 +59,7 @@ static bool is_control(const char *text, int length)
     return false;
 }
 
-/* Returns the bytes at `name` that may be shown as they are. */
+/* Returns how many bytes at `name` may be shown unescaped. */
 static int visible_length(const char *name)
 {
     int length = 0;
@@ -100,8 +100,8 @@ void mt_text_add_markup(struct mt_text *out, const char *text)
     mt_text_release(&visible);
 }
 
-/* True if the character at `at` has a meaning in Markdown. A low line inside a word has none, and a colon or a point only in an
- * address. */
+/* True if the character at `at` has a meaning in Markdown. An underscore inside a word has none; a colon or a period
+ * has one only in an address. */
 static bool is_markdown(const char *text, size_t at)
 {
     if (text[at] == ':')
@@ -123,7 +123,7 @@ void mt_text_add_markdown(struct mt_text *out, const char *text)
     mt_text_release(&visible);
 }
 
-/* Adds a word with its control characters escaped, as a shell reads it: $'a\x1bb'. */
+/* Adds a word with its control characters escaped in shell syntax: $'a\x1bb'. */
 static void add_escaped_word(struct mt_text *out, const char *word)
 {
     mt_text_add(out, "$'");
@@ -155,7 +155,7 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word)
     mt_text_add(out, "'");
 }
 
-/* Adds the field between quotes, behind `before`. Quotes in it are doubled. */
+/* Adds the field in quotes, with `before` as its first characters. Quotes in it are doubled. */
 static void add_quoted(struct mt_text *out, const char *before, const char *field)
 {
     mt_text_add(out, "\"%s", before);
@@ -167,7 +167,7 @@ static void add_quoted(struct mt_text *out, const char *before, const char *fiel
     mt_text_add(out, "\"");
 }
 
-/* True if a spreadsheet would compute the field, and it is no number. */
+/* True if a spreadsheet would evaluate the field as a formula, and it is not a number. */
 static bool is_formula(const char *field)
 {
     char *end;

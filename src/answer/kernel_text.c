@@ -15,8 +15,8 @@ static bool begins_with(const char *text, const char *begin)
     return strncmp(text, begin, strlen(begin)) == 0;
 }
 
-/* Returns the beginning of the parameters, or the end: the first parenthesis outside of template arguments that
- * opens no namespace. */
+/* Returns the beginning of the parameters, or the end of the name: the first parenthesis outside template arguments
+ * that does not begin "(anonymous namespace)". */
 static const char *find_parameters(const char *name)
 {
     int depth = 0;

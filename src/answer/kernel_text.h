@@ -3,6 +3,6 @@
 
 #include "base/text.h"
 
-/* Adds the name of a function without its type, its parameters and "(anonymous namespace)::", cut to a table's
- * width. Template arguments stay: kernels of libraries differ by them. */
+/* Adds a function's name without its type, its parameters and "(anonymous namespace)::", cut to a table's width. Keeps
+ * template arguments, since library kernels differ in them. */
 void mt_kernel_text_add(struct mt_text *out, const char *name);

@@ -17,18 +17,18 @@
 
 enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
 
-/* Invariants: `partial` is NULL if it is written or appended to under its own name, and both names are NULL if it is
- * the standard output; `error` is the errno of the first write that failed, 0 if none has. */
+/* Invariants: `partial` is NULL if the output is written or appended to under its own name; both names are NULL for the
+ * standard output; `error` is the errno of the first failed write, 0 if none. */
 struct mt_output_file {
     char *name, *partial;
-    gzFile stream; /* also of what is not compressed */
-    int kept; /* a second descriptor of the partial file, which outlives the stream; -1: there is no partial file */
+    gzFile stream; /* also for uncompressed output */
+    int kept;      /* a second descriptor of the partial file, which outlives the stream; -1: no partial file */
     int error;
     bool is_terminal, is_log;
-    uint64_t written, most; /* bytes, before gzip; most 0: any number */
-    const char *reason;     /* there may be no more */
+    uint64_t written, most; /* before gzip; `most` is the limit, 0: none */
+    const char *reason;     /* of the limit */
     bool is_nameless;       /* the partial file has no name yet */
-    size_t used;            /* of the buffer */
+    size_t used;            /* in the buffer */
     char buffer[BUFFER_BYTES];
 };
 
@@ -57,17 +57,17 @@ static mt_status fail_to_write(const struct mt_output_file *file, int error)
     return mt_fail(MT_NOT_WRITTEN, "can't write %s: %s", what(file), strerror(error));
 }
 
-/* Returns the target of a symbolic link, so that the link stays one; the caller frees it. */
+/* Returns the target of a symbolic link, so that the link is kept; the caller frees it. */
 static char *resolve(const char *name)
 {
     char *target = realpath(name, NULL);
     return target != NULL ? target : mt_host_strdup(name);
 }
 
-/* True if two names of files that are not there yet lead to one place. */
+/* True if two names of files that do not exist yet refer to the same place. */
 static bool is_same_place(const char *a, const char *b)
 {
-    char *of_a = mt_host_strdup(a), *of_b = mt_host_strdup(b); /* which dirname changes */
+    char *of_a = mt_host_strdup(a), *of_b = mt_host_strdup(b); /* modified by dirname */
     const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
     struct stat folder_a, folder_b;
     bool is_same = stat(dirname(of_a), &folder_a) == 0 && stat(dirname(of_b), &folder_b) == 0 &&
@@ -98,7 +98,7 @@ static bool ends_with(const char *name, size_t length, const char *ending)
     return length > bytes && strncmp(name + length - bytes, ending, bytes) == 0;
 }
 
-/* Returns the length of a name; of "X-ring-damaged-2" without the number. */
+/* Returns the length of a name; for "X-ring-damaged-2", without the number. */
 static size_t length_without_number(const char *name)
 {
     size_t length = strlen(name);
@@ -107,7 +107,8 @@ static size_t length_without_number(const char *name)
     return ends_with(name, length, "-ring-damaged-") ? length - 1 : strlen(name);
 }
 
-/* Returns the name of the trace, or other database, that such a file would belong to; NULL: there is none. The caller frees it. */
+/* Returns the name of the trace or other database to which a file with this name would belong; NULL: none. The caller
+ * frees it. */
 static char *trace_of(const char *name)
 {
     static const char *const endings[] = {"", "-ring", "-ring-damaged", "-wal", "-shm", "-journal"};
@@ -124,7 +125,7 @@ static char *trace_of(const char *name)
     return NULL;
 }
 
-/* Fails for any trace, whether the command reads it or not, and for a file that belongs to one. */
+/* Fails for any trace, even if the command does not read it, and for a file that belongs to one. */
 static mt_status check_no_trace(const char *name)
 {
     char *trace = is_standard_output(name) ? NULL : trace_of(name);
@@ -149,18 +150,19 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
     return status == MT_OK ? status : mt_fail_context(status, "%s", option);
 }
 
-/* Opens a file without a name beside `name`: it is gone with the process, however that ends. -1 if the file system has none. */
+/* Opens an unnamed file in the folder of `name`, which disappears with the process. -1 if the file system does not
+ * support it. */
 static int open_nameless(const char *name, mode_t mode)
 {
-    char *copy = mt_host_strdup(name); /* which dirname changes */
+    char *copy = mt_host_strdup(name); /* modified by dirname */
     const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
     int descriptor = can_be_named ? open(dirname(copy), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode) : -1;
     free(copy);
     return descriptor;
 }
 
-/* Opens the file that will be renamed. Opens the name itself if it is appended to, or is a pipe or device. The new
- * file has the mode of the one that it replaces. */
+/* Opens the file to be renamed later; or the name itself, for a file to append to, a pipe or a device. The new file
+ * gets the mode of the file that it replaces. */
 static int open_descriptor(struct mt_output_file *file, mt_output_form form)
 {
     struct stat found;
@@ -178,7 +180,7 @@ static int open_descriptor(struct mt_output_file *file, mt_output_form form)
     if (!file->is_nameless)
         descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (is_there && descriptor >= 0)
-        fchmod(descriptor, mode); /* undoes the umask; not every file system has modes */
+        fchmod(descriptor, mode); /* despite the umask; some file systems have no modes */
     return descriptor;
 }
 
@@ -297,7 +299,7 @@ bool mt_output_file_is_log(const struct mt_output_file *file)
     return file->is_log;
 }
 
-/* Writes the rest, also of the compressed stream. */
+/* Writes the remaining bytes, also of the compressed stream. */
 static void finish_stream(struct mt_output_file *file)
 {
     flush(file);
@@ -306,10 +308,11 @@ static void finish_stream(struct mt_output_file *file)
         file->error = errno != 0 ? errno : EIO;
 }
 
-/* Puts the folder's entry of a file on the disk. Not every file system can, and the file is whole either way. */
+/* Syncs the folder's entry of a file to disk. Failures are ignored: some file systems can't, and the file is
+ * complete. */
 static void sync_folder(const char *name)
 {
-    char *copy = mt_host_strdup(name); /* which dirname changes */
+    char *copy = mt_host_strdup(name); /* modified by dirname */
     int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     free(copy);
     if (folder < 0)
@@ -318,7 +321,7 @@ static void sync_folder(const char *name)
     close(folder);
 }
 
-/* Gives the file its partial name: a link can't replace another file, as renaming does. */
+/* Links the unnamed file to its partial name, since a link can't replace another file, but a rename can. */
 static bool name_file(const struct mt_output_file *file)
 {
     char descriptor[64];
@@ -326,8 +329,8 @@ static bool name_file(const struct mt_output_file *file)
     return linkat(AT_FDCWD, descriptor, AT_FDCWD, file->partial, AT_SYMLINK_FOLLOW) == 0;
 }
 
-/* Renames the file to its name once its content is on the disk: after a loss of power the name stands for all of it, or for
- * what it stood for before. */
+/* Renames the file after syncing its content to disk. After a power failure, the name refers to the complete new file
+ * or to the old one. */
 static bool rename_file(struct mt_output_file *file)
 {
     if (fsync(file->kept) != 0)
@@ -338,7 +341,7 @@ static bool rename_file(struct mt_output_file *file)
     return rename(file->partial, file->name) == 0;
 }
 
-/* Gives the file its name, or removes it after a failure. */
+/* Renames the file, or removes it after a failure. */
 static mt_status settle(struct mt_output_file *file, mt_status status)
 {
     if (file->partial == NULL)

@@ -1,5 +1,5 @@
-/* Charts of tables as SVG: a row of the table is a label and a bar for each charted column, each as long as its number. All
- * bars of a chart have one scale, and begin at its zero.
+/* Charts of tables as SVG: each row of the table has a label, and a bar for each charted column with a length
+ * proportional to the number. All bars of a chart share one scale and start at zero.
  *
  *   label ──▶│███████████████ 63.36 GiB
  *            │██████████████▏ 65.34 GiB */
@@ -21,7 +21,7 @@ static const double character_width = 6.6; /* of most letters, by a little more 
 
 static const char *const classes[MT_PAGE_MOST_BARS] = {"a", "b", "c"};
 
-/* Returns the number of a cell; NAN if it has none. */
+/* Returns the number in a cell; NAN if there is none. */
 static double number_at(const struct element *table, size_t row, size_t column)
 {
     const json_t *exact = table->cells[(row - 1) * table->column_count + column].exact;
@@ -49,7 +49,7 @@ static struct scale scale_of(const struct element *table)
     return scale;
 }
 
-/* True if a column may name rows: it stands before the charted ones, or is of text if none stands there. */
+/* True if a column may label rows: it is left of the charted columns or, if there is no such column, has text. */
 static bool may_name(const struct element *table, size_t column)
 {
     if (mt_page_is_constant(table, column))
@@ -57,7 +57,7 @@ static bool may_name(const struct element *table, size_t column)
     return column < table->bars[0] || (table->bars[0] == 0 && !table->columns[column].is_number);
 }
 
-/* True if two rows agree in each of the columns that may name them, up to `end`. */
+/* True if two rows are equal in all label columns before `end`. */
 static bool is_alike(const struct element *table, size_t row, size_t other, size_t end)
 {
     for (size_t column = 0; column < end; column++)
@@ -67,7 +67,8 @@ static bool is_alike(const struct element *table, size_t row, size_t other, size
     return true;
 }
 
-/* True if a column tells rows apart that are alike in those before it. Others would only make labels longer. */
+/* True if a column distinguishes rows that are equal in the label columns before it. Other columns would only make
+ * labels longer. */
 static bool is_name(const struct element *table, size_t column)
 {
     if (!may_name(table, column))
@@ -149,7 +150,7 @@ static void add_label(struct mt_text *out, const struct element *table, const bo
     mt_text_release(&label);
 }
 
-/* Adds a bar and its number at its end; of a cell without a number its words. */
+/* Adds a bar with its number at the end; for a cell without a number, its text. */
 static void add_bar(struct mt_text *out, const struct element *table, size_t row, size_t i, struct scale scale,
                     double y)
 {
@@ -177,7 +178,7 @@ static void add_bars(struct mt_text *out, const struct element *table, const boo
     mt_text_add(out, "%s\n", link != NULL ? "</a>" : "");
 }
 
-/* Adds which colour stands for which column. */
+/* Adds a legend of the colours of columns. */
 static void add_key(struct mt_text *out, const struct element *table)
 {
     mt_text_add(out, "<figcaption>");
@@ -202,7 +203,7 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
     double pitch = (double)table->bar_count * BAR + BETWEEN;
     mt_text_add(out, "<figure>");
     add_key(out, table);
-    /* A reader of screens has the table; the links are there, too. */
+    /* Screen readers use the table, which also has the links. */
     mt_text_add(out, "<svg viewBox=\"0 0 %d %.0f\" role=\"%s\" aria-label=\"Chart: ", WIDTH,
                 (double)table->chart_rows * pitch, table->link_count > 0 ? "group" : "img");
     mt_text_add_markup(out, table->text);
@@ -216,7 +217,7 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
 
 /* ---- curves ---- */
 
-enum { CURVE_HEIGHT = 150, CURVE_MARGIN = 18 }; /* the margin above and below has text */
+enum { CURVE_HEIGHT = 150, CURVE_MARGIN = 18 }; /* text above and below is in the margin */
 
 void mt_page_add_curve(struct mt_text *out, const struct element *curve)
 {

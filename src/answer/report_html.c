@@ -1,4 +1,5 @@
-/* The page as HTML: one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
+/* The page as HTML: one file with inline styles, no scripts, and a security policy that forbids loading and running
+ * anything. */
 #include "answer/escape.h"
 #include "answer/report_page.h"
 #include "answer/report_parts.h"
@@ -12,7 +13,7 @@ static const char html_head[] =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
 
-/* Adds "<p>text</p>\n", of any tags. */
+/* Adds "<p>text</p>\n", with any tags. */
 static void add_html(struct mt_text *out, const char *begin, const char *text, const char *end)
 {
     mt_text_add(out, "%s", begin);
@@ -25,7 +26,7 @@ static const char *class_of(const struct column *column)
     return column->is_number ? " class=\"n\"" : "";
 }
 
-/* Sizes are rounded; pointing at one shows its bytes. */
+/* Sizes are rounded; hovering over one shows its bytes. */
 static void add_html_row(struct mt_text *out, const struct element *table, size_t row)
 {
     const char *link = mt_page_link_of(table, row + 1);
@@ -41,7 +42,7 @@ static void add_html_row(struct mt_text *out, const struct element *table, size_
         if (link != NULL)
             add_html(out, "<a href=\"", link, "\">");
         add_html(out, "", mt_page_text_at(table, row + 1, column), link != NULL ? "</a></td>" : "</td>");
-        link = NULL; /* the first cell alone has it */
+        link = NULL; /* only the first cell has it */
     }
     mt_text_add(out, "</tr>\n");
 }
@@ -79,7 +80,7 @@ static void add_html_element(struct mt_text *out, const struct element *element)
     }
 }
 
-/* Adds the contents, which stay in view. */
+/* Adds the table of contents, which stays visible. */
 static void add_html_links(struct mt_text *out, const struct mt_page *page)
 {
     mt_text_add(out, "<nav aria-label=\"Contents\">");
@@ -90,7 +91,7 @@ static void add_html_links(struct mt_text *out, const struct mt_page *page)
     mt_text_add(out, "</nav>\n");
 }
 
-/* Adds what was found, each with a link to the section that tells more. */
+/* Adds the findings, each with a link to its section. */
 static void add_html_findings(struct mt_text *out, const struct mt_page *page)
 {
     const char *begin = "<h2 id=\"found\">What was found</h2>\n<ul>\n";

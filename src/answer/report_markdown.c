@@ -1,4 +1,5 @@
-/* The page as GitHub's Markdown. Tables are aligned in the source, too, so that it reads well as it is. Charts and curves are left out. */
+/* The page as GitHub Markdown. Tables are also aligned in the source, so that it is readable without rendering. Charts
+ * and curves are left out. */
 #include "answer/escape.h"
 #include "answer/report_page.h"
 #include "answer/report_parts.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rule under a header has three characters at least. */
+/* The rule under a header has at least three characters. */
 enum { NARROWEST_COLUMN = 3 };
 
 static int markdown_width(const char *text)
@@ -44,7 +45,7 @@ static void add_markdown_row(struct mt_text *out, const struct element *table, c
     mt_text_add(out, "|\n");
 }
 
-/* Adds the line under the header, which says how columns are aligned. */
+/* Adds the rule under the header, which defines the alignment of columns. */
 static void add_rule(struct mt_text *out, const struct element *table, const int *widths)
 {
     for (size_t column = 0; column < table->column_count; column++) {
@@ -84,7 +85,7 @@ static void add_markdown_table(struct mt_text *out, const struct element *table)
     free(widths);
 }
 
-/* Adds ": `command`", between more backticks than the command has in a row. */
+/* Adds ": `command`", in more backticks than any run of backticks in the command. */
 static void add_code(struct mt_text *out, const char *command)
 {
     size_t ticks = 1;
@@ -110,7 +111,7 @@ static void add_markdown_element(struct mt_text *out, const struct element *elem
         add_markdown_table(out, element);
         return;
     }
-    if (element->text[0] != '\0' && strchr("#+-=", element->text[0]) != NULL) /* it would begin a list or a heading */
+    if (element->text[0] != '\0' && strchr("#+-=", element->text[0]) != NULL) /* would begin a list or a heading */
         mt_text_add(out, "\\");
     mt_text_add_markdown(out, element->text);
     if (element->kind == ELEMENT_HINT)
@@ -118,7 +119,7 @@ static void add_markdown_element(struct mt_text *out, const struct element *elem
     mt_text_add(out, "\n\n");
 }
 
-/* Adds what was found as a list. */
+/* Adds the findings as a list. */
 static void add_markdown_findings(struct mt_text *out, const struct mt_page *page)
 {
     const char *begin = "## What was found\n\n";

@@ -61,7 +61,7 @@ void mt_page_destroy(struct mt_page *page)
     free(page);
 }
 
-/* Returns a copy of a key: of letters, digits and dashes, so that no writer needs to escape it. */
+/* Returns a copy of a key. It has only letters, digits and dashes, so writers need not escape it. */
 static char *key_copy(const char *key)
 {
     assert(key[0] != '\0' && key[strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '\0');
@@ -129,7 +129,7 @@ static bool is_of_bytes(mt_field_kind kind)
     return kind == MT_FIELD_BYTES || kind == MT_FIELD_DIFFERENCE || kind == MT_FIELD_FIGURE;
 }
 
-/* Returns the exact value beside a text; other integers than bytes are plain numbers. Takes `value`. */
+/* Returns the exact value for a text; integers other than bytes are plain numbers. Takes `value`. */
 static json_t *exact_of(const struct mt_field *field, json_t *value, const char *shown)
 {
     bool is_words = json_is_string(value) || (json_is_null(value) && shown[0] != '\0' && strcmp(shown, "-") != 0);
@@ -151,7 +151,7 @@ static struct cell cell_of(const struct mt_field *field, const void *row)
     return cell;
 }
 
-/* Returns the table that was added last. */
+/* Returns the last table. */
 static struct element *last_table(const struct mt_page *page)
 {
     const struct section *section = &page->sections[page->section_count - 1];
@@ -217,7 +217,7 @@ void mt_page_chart(struct mt_page *page, ...)
     table->chart_rows = mt_page_count_rows(table);
 }
 
-/* JSON has the text that is shown, and beside it the exact number. */
+/* JSON has the shown text and the exact number. */
 
 static json_t *cell_json(const struct cell *cell)
 {
@@ -261,7 +261,7 @@ static json_t *section_json(const struct section *section)
                      mt_json_text(section->title), "tables", tables, "text", text, "hints", hints);
 }
 
-/* Returns what was found, with the sections that tell more. */
+/* Returns the findings with their sections. */
 static json_t *findings_json(const struct mt_page *page)
 {
     json_t *findings = json_array();

@@ -1,4 +1,4 @@
-/* The questions that writers of a page ask of its tables. */
+/* Properties of a page's tables, for the writers of pages. */
 #include "answer/report_parts.h"
 
 #include <assert.h>

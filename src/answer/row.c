@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A share of fewer percent rounds to 0.0. */
+/* A share of less percent rounds to 0.0. */
 static const double LEAST_PERCENT = 0.05;
 
 char *mt_format_step(int64_t step, char *text)
@@ -86,7 +86,7 @@ struct mt_figure mt_figure_words(const char *words)
     return mt_figure_number(NAN, "%s", words);
 }
 
-/* Returns a figure as JSON; null if it is not known or only words. */
+/* Returns a figure as JSON; null if it is unknown or only text. */
 static json_t *figure_json(const struct mt_figure *figure)
 {
     if (figure->text[0] == '\0')
@@ -94,7 +94,7 @@ static json_t *figure_json(const struct mt_figure *figure)
     return figure->is_bytes ? json_integer(figure->bytes) : mt_json_number(figure->value);
 }
 
-/* Returns the field of that name; NULL: there is none. */
+/* Returns the field with this name; NULL: none. */
 static const struct mt_field *find_field(const struct mt_row_type *type, const char *name)
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
@@ -126,7 +126,7 @@ const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *
     return field;
 }
 
-/* The value of a field in its struct, read as the type that its kind says. */
+/* The value of a field in its struct, read as the type of its kind. */
 #define AT(type) (*(type const *)((const char *)row + field->offset))
 
 static size_t count_at(const struct mt_field *field, const void *row)
@@ -250,7 +250,7 @@ static void add_number(const char *format, double number, struct mt_text *out)
 #pragma GCC diagnostic pop
 }
 
-/* Adds what differs from its spelling in JSON. Returns false if it is shown as JSON has it. */
+/* Adds fields whose readable form differs from JSON. Returns false if it does not differ. */
 static bool add_for_people(const struct mt_field *field, const void *row, struct mt_text *out)
 {
     char text[MT_BYTES_TEXT];

@@ -1,8 +1,7 @@
 /* Rows of answers, described once.
  *
- * A row is a struct of whoever computed it. Its description lists its fields: name, kind, place in the struct, heading and
- * meaning. JSON, CSV, tables and docs/json.md are all made from that list, so none of them can have a field that another
- * lacks by mistake.
+ * A row is a struct with values. Its type lists its fields: name, kind, offset in the struct, heading and meaning.
+ * JSON, CSV, tables and docs/json.md are all generated from that list, so they always have the same fields.
  *
  *   struct + struct mt_row_type ──┬─▶ mt_row_json      {"max_bytes": 1048576}
  *                                 ├─▶ mt_table         1.00 MiB            (table.h)
@@ -20,8 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON, with ? if it
- * may be null). */
+/* The kind of a field, which determines its type in the struct, in JSON and in a table. X(kind, its type in JSON, with
+ * ? if it may be null). */
 #define MT_FIELD_KINDS(X)                                                                                              \
     X(TEXT, "text")            /* const char *; NULL is null, and empty in a table */                                  \
     X(DIGITS, "text")          /* const char * that holds a number */                                                  \
@@ -57,16 +56,16 @@ typedef enum mt_field_kind {
 #undef X
 } mt_field_kind;
 
-/* A number that a table shows in words of its own, as "0.52 ± 0.03"; or words instead of a number, as "out of memory". All
- * zero: not known. */
+/* A number with its own text in tables, such as "0.52 ± 0.03"; or text without a number, such as "out of memory". All
+ * zero: unknown. */
 struct mt_figure {
-    char text[2 * MT_BYTES_TEXT]; /* as shown; "": not known */
+    char text[2 * MT_BYTES_TEXT]; /* as shown; "": unknown */
     bool is_bytes;
     int64_t bytes; /* if is_bytes */
-    double value;  /* otherwise; NAN: none, the words are all */
+    double value;  /* otherwise; NAN: none, there is only the text */
 };
 
-/* Make a figure: of a number shown as `format` says; of a size; of a difference of sizes, with its sign; of words alone. */
+/* Make a figure: from a number shown with `format`; a size; a signed difference of sizes; or only text. */
 struct mt_figure mt_figure_number(double value, const char *format, ...) __attribute__((format(printf, 2, 3)));
 struct mt_figure mt_figure_bytes(uint64_t bytes);
 struct mt_figure mt_figure_difference(int64_t bytes);
@@ -77,25 +76,25 @@ struct mt_row_type;
 /* A field of a row. */
 struct mt_field {
     const char *name;             /* in JSON and CSV */
-    const char *heading;          /* of its column in tables; NULL: tables leave it out */
-    const char *meaning;          /* for docs/json.md; NULL: the name says it */
+    const char *heading;          /* of its column in tables; NULL: not in tables */
+    const char *meaning;          /* for docs/json.md; NULL: the name explains it */
     size_t offset;                /* of the value in the struct */
     size_t count_offset;          /* of the count of MT_FIELD_ROWS */
-    const struct mt_row_type *of; /* of MT_FIELD_ROW, _ROW_OR_NULL and _ROWS */
-    const char *const *names;     /* of MT_FIELD_CHOICE */
-    const char *format;           /* of MT_FIELD_NUMBER in tables, for printf; NULL: "%.2f" */
+    const struct mt_row_type *of; /* for MT_FIELD_ROW, _ROW_OR_NULL and _ROWS */
+    const char *const *names;     /* for MT_FIELD_CHOICE */
+    const char *format;           /* for MT_FIELD_NUMBER in tables, for printf; NULL: "%.2f" */
     mt_field_kind kind;
-    bool is_shown_only; /* in tables, and not in JSON or CSV */
+    bool is_shown_only; /* in tables, not in JSON or CSV */
     bool is_owned;      /* a struct mt_text that the row owns; its data is the value */
 };
 
-/* A kind of row. Field names are unique, but for those of fields that are only shown. */
+/* A type of rows. Field names are unique, except for fields that are only shown. */
 struct mt_row_type {
-    size_t bytes;                  /* of the struct, and so from one row of an array to the next */
+    size_t bytes;                  /* size of the struct, and distance of rows in an array */
     const struct mt_field *fields; /* ends with a NULL name */
 };
 
-/* The offset of the member. Does not compile if its type is another. */
+/* The offset of the member. Does not compile if it has another type. */
 #define MT_FIELD_AT(row, member, type) (offsetof(row, member) + 0 * sizeof((type *)0 == &((row *)0)->member))
 
 /* Entries of a list of fields: MT_FIELD(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size", "as requested"). */
@@ -104,7 +103,7 @@ struct mt_row_type {
         .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
         .heading = (title), .meaning = (words)                                                                         \
     }
-/* The same of a field that tables alone have: MT_SHOWN(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size"). */
+/* The same for fields that only tables have: MT_SHOWN(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size"). */
 #define MT_SHOWN(field_kind, type, row, member, field_name, title)                                                     \
     {                                                                                                                  \
         .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, type), .name = (field_name),                 \
@@ -112,7 +111,7 @@ struct mt_row_type {
     }
 #define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
-/* Of a struct mt_text that the row owns (mt_rows_release). */
+/* For a struct mt_text that the row owns (mt_rows_release). */
 #define MT_OWNED(row, member, field_name, title, words)                                                                \
     {                                                                                                                  \
         .kind = MT_FIELD_TEXT, .offset = MT_FIELD_AT(row, member, struct mt_text), .name = (field_name),               \
@@ -179,7 +178,7 @@ struct mt_row_type {
     {                                                                                                                  \
         .kind = MT_FIELD_PART, .offset = offsetof(row, member), .name = "", .of = (type)                               \
     }
-/* The fields of another description of the same struct. Tables find them as the row's own. */
+/* Includes the fields of another type for the same struct. Tables find them like the row's own fields. */
 #define MT_FIELDS_OF(type)                                                                                             \
     {                                                                                                                  \
         .kind = MT_FIELD_PART, .name = "", .of = (type)                                                                \
@@ -188,7 +187,7 @@ struct mt_row_type {
     {                                                                                                                  \
         .kind = MT_FIELD_MEMBERS, .offset = MT_FIELD_AT(row, member, json_t *), .name = "", .meaning = (words)         \
     }
-/* Rows that are written as they come (row_stream.h), so that no struct holds them. */
+/* Rows that are written one by one (row_stream.h), without a struct for the list. */
 #define MT_STREAMED(field_name, type, words)                                                                           \
     {                                                                                                                  \
         .kind = MT_FIELD_ROWS, .name = (field_name), .of = (type), .meaning = (words)                                  \
@@ -198,16 +197,16 @@ struct mt_row_type {
         .name = NULL                                                                                                   \
     }
 
-/* The description of a struct by its list of fields. */
+/* The type of a struct from its list of fields. */
 #define MT_ROW_TYPE(row, list)                                                                                         \
     {                                                                                                                  \
         .bytes = sizeof(row), .fields = (list)                                                                         \
     }
 
-/* Frees `count` rows, one behind the other, and the texts that they own. */
+/* Frees an array of `count` rows, and the texts that they own. */
 void mt_rows_release(const struct mt_row_type *type, void *rows, size_t count);
 
-/* Returns the field of that name, of the row or of a part that it begins with; there must be one. */
+/* Returns the field with this name, in the row or in a part at its beginning; it must exist. */
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name);
 
 /* Returns the row as a JSON object, its fields in their order; the caller releases it. */
@@ -216,33 +215,33 @@ json_t *mt_row_json(const struct mt_row_type *type, const void *row);
 /* Adds the row's fields to an object. */
 void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *object);
 
-/* Returns `count` rows, one behind the other, as a JSON list; the caller releases it. */
+/* Returns an array of `count` rows as a JSON list; the caller releases it. */
 json_t *mt_rows_json(const struct mt_row_type *type, const void *rows, size_t count);
 
 /* Returns the field as JSON; the caller releases it. */
 json_t *mt_field_json(const struct mt_field *field, const void *row);
 
-/* Adds the field as people read it: "1.00 MiB", "step 2", "-". */
+/* Adds the field in readable form: "1.00 MiB", "step 2", "-". */
 void mt_field_add_shown(const struct mt_field *field, const void *row, struct mt_text *out);
 
-/* Adds the field as JSON has it, for CSV: all digits, text unquoted, nothing for null. Not for rows in a row. */
+/* Adds the field as in JSON, for CSV: all digits, text unquoted, nothing for null. Not for fields that are rows. */
 void mt_field_add_exact(const struct mt_field *field, const void *row, struct mt_text *out);
 
-/* True if columns of the field are aligned right, as numbers are. */
+/* True if columns of the field are right-aligned, as for numbers. */
 bool mt_field_is_number(const struct mt_field *field);
 
-/* Returns the type that the field has in JSON, in words: "integer?". */
+/* Returns the name of the field's JSON type: "integer?". */
 const char *mt_field_json_type(const struct mt_field *field);
 
 /* Returns a JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
 json_t *mt_json_text(const char *text);
 
-/* Returns a number, or null where it is NAN or infinite. */
+/* Returns a number, or null if it is NAN or infinite. */
 json_t *mt_json_number(double value);
 
-/* Writes "step 2", or "init" for what precedes the first, into `text` of MT_BYTES_TEXT bytes, and returns it. */
+/* Writes "step 2", or "init" before the first step, into `text` of MT_BYTES_TEXT bytes, and returns it. */
 char *mt_format_step(int64_t step, char *text);
 
-/* Writes "41.7 %" into `text` of MT_BYTES_TEXT bytes and returns it: "<0.1 %" and ">-0.1 %" for what is not 0 and would
- * round to 0.0 %; "-" for a whole that is not above 0. */
+/* Writes "41.7 %" into `text` of MT_BYTES_TEXT bytes and returns it. Writes "<0.1 %" or ">-0.1 %" for small shares that
+ * would round to 0.0 %, and "-" if the whole is not above 0. */
 char *mt_format_share(double part, double whole, char *text);

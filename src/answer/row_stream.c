@@ -10,7 +10,7 @@
 
 enum { NUMBER_TEXT = 24 };
 
-/* Returns flags that make JSON pure ASCII on a terminal: it lets control characters of C1 pass. */
+/* Returns flags that make JSON pure ASCII on a terminal, since JSON does not escape C1 control characters. */
 static size_t json_flags(const struct mt_row_stream *stream)
 {
     return mt_output_file_is_terminal(stream->file) ? JSON_ENSURE_ASCII : 0;
@@ -50,7 +50,7 @@ void mt_row_stream_begin(struct mt_row_stream *stream, struct mt_output_file *fi
     json_decref(head);
 }
 
-/* True if both JSON in quotes and CSV without them hold the text as it is. */
+/* True if the text needs no escapes, neither in quotes in JSON nor without quotes in CSV. */
 static bool is_plain(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -119,7 +119,7 @@ static void print_any(struct mt_row_stream *stream, const struct mt_field *field
     mt_text_release(&text);
 }
 
-/* Writes a field. The most frequent kinds are written without making a JSON value of each. */
+/* Writes a field. The most frequent kinds are written without creating a JSON value. */
 static void print_field(struct mt_row_stream *stream, const struct mt_field *field, const void *row)
 {
     const void *at = (const char *)row + field->offset;

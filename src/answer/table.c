@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts are as short as LEAST_SHORTENED at least, and as EASILY_READ before columns are left out for them. */
+/* Texts are shortened to no less than LEAST_SHORTENED characters. Columns are left out before texts get shorter than
+ * EASILY_READ. */
 enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10, EASILY_READ = 20 };
 
 enum { LEFT_OUT = -1 };
@@ -24,21 +25,21 @@ struct row_columns {
 };
 
 /* Cells row by row, their texts one after another.
- * Invariants: starts[i] < text.length; widths[c] >= the width of every cell of column c
- * that was added; least[c] <= widths[c], or LEAST_SHORTENED. */
+ * Invariants: starts[i] < text.length; widths[c] >= the width of every cell in column c; least[c] <= widths[c], or
+ * LEAST_SHORTENED. */
 struct mt_table {
     struct mt_screen screen;
     const struct mt_column *columns;
     size_t column_count;
     const char *const *spare; /* titles; NULL: none */
-    struct row_columns *rows; /* of a table of rows; NULL: cells come one by one */
+    struct row_columns *rows; /* for a table of rows; NULL: cells are added one by one */
     int *widths;              /* in characters */
     int *least;               /* widths to which columns can be shortened */
-    int *shown;               /* widths that are shown: less on a narrow terminal, or LEFT_OUT */
+    int *shown;               /* widths on the screen: smaller on a narrow terminal, or LEFT_OUT */
     struct mt_text text;
-    size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
+    size_t *starts; /* of the cells in `text`; each ends with '\n', which does not occur in visible text */
     size_t cell_count;
-    bool has_header; /* printed already: what is left out is settled */
+    bool has_header; /* printed already, so the columns are fixed */
 };
 
 /* ---- the screen ---- */
@@ -96,13 +97,13 @@ static void widen(int *width, int at_least)
         *width = at_least;
 }
 
-/* True if it is a number or a date, which would be wrong if it were shortened. */
+/* True for a number or a date, which must not be shortened. */
 static bool is_number(const char *text, size_t bytes)
 {
     return strspn(text, "+-.0123456789e:TZ") >= bytes;
 }
 
-/* Makes room for a text in a column. Right-aligned columns hold numbers, which are never shortened. */
+/* Widens a column for a text. Right-aligned columns contain numbers, which are never shortened. */
 static void make_room(struct mt_table *table, size_t column, const char *text, size_t bytes)
 {
     int width = width_of(text, bytes);
@@ -127,7 +128,7 @@ struct mt_table *mt_table_of_cells(struct mt_screen screen, const struct mt_colu
     return table;
 }
 
-/* Puts the fields that `names` lists, separated by blanks, into `out`, or all if it is NULL; returns how many. */
+/* Puts the fields in the blank-separated list `names` into `out`, or all fields if it is NULL; returns their number. */
 static size_t find_fields(const struct mt_row_type *type, const char *names, const struct mt_field **out)
 {
     size_t count = 0;
@@ -234,7 +235,7 @@ void mt_table_add_share(struct mt_table *table, double part, double whole)
     mt_table_add(table, mt_format_share(part, whole, text));
 }
 
-/* Shows all columns in full, except those that are left out, and returns the width of the table. */
+/* Shows all columns in full, except those that are left out, and returns the table's width. */
 static int show_whole(struct mt_table *table)
 {
     int total = -COLUMN_GAP;
@@ -258,7 +259,7 @@ static size_t find_widest(const struct mt_table *table, int readable)
     return widest;
 }
 
-/* Shortens the widest columns, to `readable` characters at least. True if all have room then. */
+/* Shortens the widest columns, to no less than `readable` characters. True if the table then fits. */
 static bool shorten(struct mt_table *table, int columns, int readable)
 {
     for (int total = show_whole(table); total > columns; total--) {
@@ -270,7 +271,7 @@ static bool shorten(struct mt_table *table, int columns, int readable)
     return true;
 }
 
-/* Returns the column with that title; there must be one. */
+/* Returns the column with this title; it must exist. */
 static size_t find_column(const struct mt_table *table, const char *title)
 {
     size_t column = 0;
@@ -281,8 +282,8 @@ static size_t find_column(const struct mt_table *table, const char *title)
     return column;
 }
 
-/* Leaves columns out, in the order of `spare`, until the rest is easily read. Then puts those back, the last
- * first, for which there is still room: their widths differ. */
+/* Leaves out columns in the order of `spare` until the rest is readable. Then restores those that still fit, since
+ * widths differ, starting with the last. */
 static void leave_columns_out(struct mt_table *table, int columns)
 {
     const char *const *next = table->spare;
@@ -296,7 +297,7 @@ static void leave_columns_out(struct mt_table *table, int columns)
     }
 }
 
-/* Decides the widths that are shown. Later parts of a table have the columns of its header. */
+/* Decides the widths to show. Later parts of a table use the columns of its header. */
 static void fit(struct mt_table *table)
 {
     int columns = table->screen.columns;
@@ -309,7 +310,7 @@ static void fit(struct mt_table *table)
     show_whole(table);
 }
 
-/* Notes the columns that are left out. */
+/* Calls the screen's note with the columns that are left out. */
 static void note_what_is_left_out(const struct mt_table *table)
 {
     struct mt_text titles = {0};
@@ -321,14 +322,14 @@ static void note_what_is_left_out(const struct mt_table *table)
     mt_text_release(&titles);
 }
 
-/* The printed part of a cell: all of it, or its beginning, an ellipsis and its end. Both matter: some names begin
- * alike, others end alike. */
+/* The printed part of a cell: the whole text, or its beginning, an ellipsis and its end. Both ends are kept, since some
+ * names have the same beginning, and others the same end. */
 struct shown {
-    size_t head_bytes, tail_bytes; /* no tail: all */
+    size_t head_bytes, tail_bytes; /* no tail: the whole text */
     int width;
 };
 
-/* Returns the bytes of the first `width` characters of the text. */
+/* Returns the number of bytes in the first `width` characters of the text. */
 static size_t bytes_of_width(const char *text, size_t bytes, int width)
 {
     size_t end = 0;
@@ -348,7 +349,7 @@ static struct shown shown_of(const struct mt_table *table, size_t column, const 
                           .width = room};
 }
 
-/* Prints a cell after `pending` blanks, and returns the blanks that follow it. They are printed with the next
+/* Prints a cell after `pending` blanks, and returns the number of blanks after it. These are printed with the next
  * text, so that no line ends in blanks. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
