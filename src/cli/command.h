@@ -1,4 +1,4 @@
-/* Commands, and the table of them (main.c). A command's help text stands beside its function. */
+/* Commands, and their table (main.c). A command's help text is next to its function. */
 #pragma once
 
 #include "answer/row.h"
@@ -8,26 +8,25 @@
 
 struct mt_question;
 
-/* A command. Its options struct begins with a bool that says whether --help was asked for. */
+/* A command. Its options struct begins with a bool for --help. */
 struct mt_command {
     const char *name;
-    const char *summary;             /* one sentence: the list of commands and the first line of its help */
-    const char *usage;               /* what follows the name: "[N] [OPTIONS]" */
-    const char *details;             /* paragraphs between usage and options; NULL: none */
-    const char *failed_means;        /* the meaning of exit code 1, if it is an answer; NULL: the command failed */
-    const char *examples;            /* lines to paste into a shell */
+    const char *summary;      /* one sentence, for the list of commands and the first line of its help */
+    const char *usage;        /* the arguments after the name: "[N] [OPTIONS]" */
+    const char *details;      /* paragraphs between usage and options; NULL: none */
+    const char *failed_means; /* the meaning of exit code 1, if it is a regular result; NULL: the command failed */
+    const char *examples;     /* lines to paste into a shell */
     const struct mt_option *options; /* ends with a NULL name */
     const void *defaults;            /* the options struct before anything is parsed */
     size_t options_bytes;
-    const struct mt_row_type
-        *answer; /* of --json, behind the fields that name the run; NULL: its fields are not fixed */
-    /* Prints its answer; main prints a failure's text. A command has one of the two: `ask` if it questions a run of a
-     * trace, which is opened for it and closed after it. */
+    const struct mt_row_type *answer; /* of --json, after the fields of the run; NULL: its fields vary */
+    /* Prints the command's answer; main prints the text of a failure. A command has one of these two: `ask` if it reads
+     * a run of a trace, which is opened before it and closed after it. */
     mt_status (*run)(const void *options);
     mt_status (*ask)(const struct mt_question *question, const void *options);
 };
 
-/* The options of every command that questions a trace: the first member of its own struct. */
+/* The options of every command that reads a trace. First member of the command's own struct. */
 struct mt_trace_options {
     bool help;
     bool json;
@@ -37,7 +36,7 @@ struct mt_trace_options {
 
 #define MT_DEFAULT_TRACE "memtrace.db"
 
-/* The members of a command that describe its options struct: its type, and its values before parsing. */
+/* The members of a command for its options struct: its type, and its values before parsing. */
 #define MT_OPTIONS_OF(type, ...) .defaults = &(const type){__VA_ARGS__}, .options_bytes = sizeof(type)
 
 #define MT_OPTION_HELP(type) MT_OPTION(FLAG, type, help, "--help", .alias = "-h", .help = "print this and exit")
@@ -53,7 +52,7 @@ struct mt_trace_options {
         .name = NULL                                                                                                   \
     }
 
-/* The last entries of the table of a command that questions a trace. */
+/* The last entries of the option table of a command that reads a trace. */
 #define MT_TRACE_OPTIONS                                                                                               \
     MT_OPTION(TEXT, struct mt_trace_options, run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,                   \
               .help = "the run (default: the newest)"),                                                                \
@@ -61,11 +60,11 @@ struct mt_trace_options {
                   .help = "the trace (default: " MT_DEFAULT_TRACE ")"),                                                \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 
-/* Stores the argument of a command that questions a trace: the file or the folder of a trace goes to `trace`, and another
- * text to `run`. `options` is a struct mt_trace_options. */
+/* Stores the positional argument of a command that reads a trace: the file or folder of a trace in `trace`, and other
+ * text in `run`. `options` is a struct mt_trace_options. */
 mt_status mt_trace_options_take(const char *text, void *options);
 
-/* An entry of such a command that has no other argument without a name. */
+/* An entry for such a command that has no other positional argument. */
 #define MT_RUN_ARGUMENT                                                                                                \
     MT_OPTION(TEXT, struct mt_trace_options, help, "RUN", .value = "RUN|FILE", .takes = MT_TAKES_RUN,                  \
               .take = mt_trace_options_take, .help = "a run, as --run names it, or the file of a trace, as --trace")
@@ -77,7 +76,7 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
     mt_command_attention, mt_command_record, mt_command_dry_run, mt_command_cards, mt_command_ranks, mt_command_watch,
     mt_command_fleet, mt_command_verify, mt_command_start, mt_command_mcp;
 
-/* The help of the program: a sentence, and lines to paste into a shell. */
+/* The program's help: a sentence, and lines to paste into a shell. */
 #define MT_PROGRAM_SUMMARY "Tells where every byte of GPU memory goes in training a transformer, and why."
 #define MT_PROGRAM_EXAMPLES                                                                                            \
     "  memtrace train.py\n"                                                                                            \
@@ -89,7 +88,8 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
 /* Every command in the order of the help, ending with NULL. */
 extern const struct mt_command *const mt_commands[];
 
-/* Finds the command of that name. Fails with MT_USAGE, naming the nearest and all. */
+/* Finds the command with this name. If there is none, fails with MT_USAGE; the text names the most similar command and
+ * all commands. */
 mt_status mt_command_find(const char *name, const struct mt_command **out);
 
 /* Runs a command with arguments, which it may keep until it returns. */

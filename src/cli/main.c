@@ -1,5 +1,5 @@
-/* memtrace: the program. The one place where devices, allocator, model and trace are wired together, and the only one
- * that prints or exits.
+/* memtrace: the program. The only place that connects devices, allocator, model and trace, and the only one that prints
+ * or exits.
  *
  *   memtrace COMMAND [OPTIONS]     the exit code is the status of base/status.h
  *   memtrace PROGRAM               memtrace start PROGRAM */
@@ -73,7 +73,7 @@ mt_status mt_command_run_words(const struct mt_command *command, int count, char
     return status;
 }
 
-/* Returns the command that the first argument names: --help and --version are commands, too. */
+/* Returns the command named by the first argument. --help and --version count as commands. */
 static const char *command_word(const char *argument)
 {
     if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
@@ -114,7 +114,7 @@ static void print_failure(void)
     mt_note("%s", mt_last_error());
 }
 
-/* Libraries whose failures are easy to miss end the program, too, where there is no memory. */
+/* Allocates or ends the program. For libraries whose allocation failures are easily overlooked. */
 static void *take_memory(size_t bytes)
 {
     return mt_host_resize(NULL, bytes, 1);
@@ -125,8 +125,8 @@ static void ignore(int signal)
     (void)signal;
 }
 
-/* A write beyond the limit of a file's size fails, and ends nothing. A handler, since programs that are started keep what is
- * ignored. */
+/* Makes a write beyond the file size limit fail without ending the program. Uses a handler, since started programs
+ * inherit ignored signals. */
 static void outlive_file_limit(void)
 {
     const struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};

@@ -1,4 +1,4 @@
-/* memtrace categories: what kinds of tensors were allocated. */
+/* memtrace categories: the kinds of tensors that were allocated. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* --explain, if it is not given. */
+/* The value of --explain if it was not given. */
 enum { NOT_ASKED = -1 };
 
 struct events_options {
@@ -26,10 +26,10 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* An event with what its call stack tells. */
+/* An event, with its call stack. */
 struct listed_event {
     struct mt_event_row event;
-    const char *line, *frames; /* "" where no stack was recorded */
+    const char *line, *frames; /* "" if no stack was recorded */
 };
 
 static const struct mt_field row_fields[] = {
@@ -58,10 +58,10 @@ static const struct mt_field moment_fields[] = {
 };
 static const struct mt_row_type moment_type = MT_ROW_TYPE(struct mt_moment, moment_fields);
 
-/* A block, and what its role rests on. */
+/* A block, and the evidence for its role. */
 struct explanation {
     struct mt_explained_row block;
-    const struct mt_moment *freed; /* NULL: it was not */
+    const struct mt_moment *freed; /* NULL: it was not freed */
     const char *sureness, *evidence;
 };
 
@@ -94,7 +94,7 @@ static const struct mt_field answer_fields[] = {
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct events_answer, answer_fields);
 static const struct mt_row_type explanation_type = MT_ROW_TYPE(struct events_answer, answer_fields + 1);
 
-/* The place where rows go: a table or a file. */
+/* The destination of rows: a table or a file. */
 struct listing {
     const struct mt_question *question;
     const struct events_options *options;
@@ -118,7 +118,7 @@ static struct listed_event complete(struct listing *listing, const struct mt_eve
 static mt_status begin_table(void *context)
 {
     struct listing *listing = context;
-    bool has_stacks = listing->stack_count > 1; /* the first is none */
+    bool has_stacks = listing->stack_count > 1; /* the first one is "no stack" */
     listing->table = mt_table_of_rows(mt_output_screen(), &row_type,
                                       has_stacks ? "n action id bytes category op phase line span"
                                                  : "n action id bytes category op phase span",

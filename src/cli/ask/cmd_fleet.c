@@ -1,4 +1,4 @@
-/* memtrace fleet: questions over ranks, asked of Parquet by engines made for it. */
+/* memtrace fleet: queries over many ranks, run by engines for Parquet files. */
 #include "cli/command.h"
 #include "producers/program/package_module.h"
 
@@ -26,7 +26,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Hands the question to the Python package, and exits with its code: it has said what was wrong. */
+/* Passes the query to the Python package, and exits with its exit code. The package prints its own errors. */
 static mt_status run_fleet(const void *given)
 {
     enum { OTHER_WORDS = 5 };

@@ -1,4 +1,4 @@
-/* memtrace kernels: what took the GPU's time or, on sim, would take it by estimate. */
+/* memtrace kernels: GPU time by kernel, estimated on sim. */
 #include "answer/kernel_text.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
@@ -34,7 +34,7 @@ struct kernel_row {
     struct mt_figure per_step;
     double ms, share;
     const char *shown_op;
-    char *shown_name; /* as short as tables have it; owned */
+    char *shown_name; /* shortened for tables; owned */
 };
 
 static const struct mt_field kernel_fields[] = {
@@ -58,7 +58,7 @@ struct phase_row {
     const char *title;
     struct mt_figure per_step;
     double ms, share, product_ms, product_share;
-    const struct kernel_row *other; /* the one with most time that is no product; NULL: none */
+    const struct kernel_row *other; /* the one with most time that is not a matrix product; NULL: none */
     double other_ms;
     const char *other_name;
     struct kernel_row *rows;
@@ -89,8 +89,8 @@ static const struct mt_field phase_fields[] = {
 };
 static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
 
-/* Softmax and the two products of attention, in the forward pass. Operations are counted by formula; NAN where the run does
- * not say its sizes. */
+/* Softmax and the two products of attention in the forward pass. Operations are computed by formula; NAN if the run
+ * does not store its sizes. */
 struct attention {
     uint64_t softmax_ns, product_ns, score_ns;
     double time_ratio, softmax_operations, product_operations, operation_ratio;
@@ -108,7 +108,7 @@ static const struct mt_field attention_fields[] = {
 };
 static const struct mt_row_type attention_type = MT_ROW_TYPE(struct attention, attention_fields);
 
-/* The answer. Invariant: all[kernels.phase_count] is the sum of the phases before it. */
+/* The answer. Invariant: all[kernels.phase_count] is the sum of the phases. */
 struct answer {
     const struct mt_question *question;
     const struct kernels_options *options;
@@ -116,8 +116,8 @@ struct answer {
     struct mt_kernels kernels;
     double named_share;
     struct attention attention;
-    struct phase_row *all, *step; /* every phase, then the step */
-    struct phase_row *asked;      /* of all, those of --phase */
+    struct phase_row *all, *step; /* all phases, then the whole step */
+    struct phase_row *asked;      /* one of `all`: the one of --phase */
     size_t asked_count;
 };
 
@@ -138,7 +138,7 @@ static const struct mt_field answer_fields[] = {
 #undef ROW
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
-/* Reads a setting as a number; NAN if it is none. */
+/* Reads a setting as a number; NAN if it is not a number. */
 static mt_status load_number(const struct mt_question *question, const char *name, double *out)
 {
     const char *text;
@@ -150,9 +150,9 @@ static mt_status load_number(const struct mt_question *question, const char *nam
     return MT_OK;
 }
 
-/* Counts the operations of attention. Softmax takes a maximum, a subtraction, an exponential, a sum and a division
- * for each of the B·H·T·T scores of a layer. Each of the two products takes a multiplication and an addition for
- * each score and each of the D elements of a head. */
+/* Counts the operations of attention. For each of the B·H·T·T scores of a layer, softmax needs a maximum, a
+ * subtraction, an exponential, a sum and a division. Each of the two products needs a multiplication and an addition
+ * for each score and each of the D elements of a head. */
 static mt_status load_operations(struct answer *answer)
 {
     enum { BATCH, SEQ, LAYERS, HEADS, D_MODEL, COUNT };
@@ -169,7 +169,7 @@ static mt_status load_operations(struct answer *answer)
     return MT_OK;
 }
 
-/* Returns NAN if the whole is nothing. */
+/* Returns NAN if the whole is 0. */
 static double ratio(double part, double whole)
 {
     return whole > 0 ? part / whole : NAN;
@@ -180,7 +180,7 @@ static double ms_per_step(const struct answer *answer, uint64_t total_ns)
     return (double)total_ns / (double)answer->kernels.steps * 1e-6;
 }
 
-/* Returns the mean of a step; shown whole where every step ran as many. */
+/* Returns the mean per step; a whole number if all steps ran equally many. */
 static struct mt_figure count_per_step(const struct answer *answer, uint64_t count)
 {
     uint64_t steps = answer->kernels.steps;

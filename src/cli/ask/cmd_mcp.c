@@ -1,4 +1,4 @@
-/* memtrace mcp: the questions of this program, asked by coding agents over the Model Context Protocol. */
+/* memtrace mcp: answers of this program for coding agents, over the Model Context Protocol. */
 #include "base/text.h"
 #include "cli/command.h"
 #include "producers/program/package_module.h"
@@ -29,7 +29,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Adds an option with its value if there is one. */
+/* Adds an option if it has a value. */
 static void add(const char *words[], int *count, const char *option, const char *value)
 {
     if (value == NULL)
@@ -38,14 +38,15 @@ static void add(const char *words[], int *count, const char *option, const char 
     words[(*count)++] = value;
 }
 
-/* Returns the interpreter of the server: the one that memtrace was installed for, if that is known. */
+/* Returns the server's interpreter: the one for which memtrace was installed, if known. */
 static const char *server_python(void)
 {
     const char *own = getenv("MEMTRACE_PYTHON");
     return own != NULL ? own : "python3";
 }
 
-/* Hands its streams to the Python package until the client closes them, and exits with its code: it has said what was wrong. */
+/* Passes stdin and stdout to the Python package until the client closes them, and exits with its exit code. The package
+ * prints its own errors. */
 static mt_status run_mcp(const void *given)
 {
     enum { MOST_WORDS = 16 };

@@ -1,4 +1,4 @@
-/* memtrace peak: how high memory got. */
+/* memtrace peak: the peaks of a run and their parts. */
 #include "cli/output/peak_report.h"
 
 struct peak_options {

@@ -1,4 +1,4 @@
-/* memtrace ranks: the ranks of a job, side by side. */
+/* memtrace ranks: compares the ranks of a job. */
 #include "analysis/diff/diff.h"
 #include "analysis/ranks/rank_job.h"
 #include "base/memory.h"
@@ -53,7 +53,7 @@ static const struct mt_field excess_fields[] = {
 };
 static const struct mt_row_type excess_type = MT_ROW_TYPE(struct mt_rank_excess, excess_fields);
 
-/* A rank or several that are alike, as a table has them; of several, the facts are those of the first. */
+/* A rank or several equal ones, for a table; for several, the values are the first one's. */
 #define ROW struct rank_row
 ROW
 {
@@ -194,7 +194,7 @@ static void print_groups(const struct mt_rank_job *job, size_t most)
     free(lists);
 }
 
-/* Prints "Rank 0 has 1.20 GiB more than rank 4, the median: …, …." with the causes that a diff of the two finds. */
+/* Prints "Rank 0 has 1.20 GiB more than rank 4, the median: …, …." with the causes from a diff of the two. */
 static void print_causes(const struct mt_rank *low, const struct mt_rank *high, const struct mt_diff *diff)
 {
     const struct mt_diff_parts *parts = &diff->allocated;
@@ -214,7 +214,7 @@ static void print_causes(const struct mt_rank *low, const struct mt_rank *high, 
     mt_print_line(&line);
 }
 
-/* Tells by what the highest rank differs from the median one, if their traces tell it. */
+/* Prints the causes of the difference between the highest and the median rank, if their traces have enough data. */
 static void tell_causes(const struct mt_rank_job *job)
 {
     const struct mt_rank *low = job->median->of, *high = job->ranks[0].of;
@@ -260,7 +260,7 @@ static struct stray_row stray_of(const struct mt_rank_stray *stray)
                               .reserved_bytes = rank->peak_bytes[MT_MEASURE_RESERVED]};
 }
 
-/* True if another rank's memory on the same card was listed before. */
+/* True if another rank's memory on the same card was printed before. */
 static bool is_listed(const struct ranks_answer *answer, size_t index)
 {
     const struct stray_row *row = &answer->strays[index];
@@ -270,8 +270,8 @@ static bool is_listed(const struct ranks_answer *answer, size_t index)
     return false;
 }
 
-/* Prints what all processes of the job hold on a card that belongs to another rank: "Card 0: 645.03 MiB of rank 0, 64.00 MiB of
- * rank 1". */
+/* Prints the memory of all the job's processes on a card that belongs to another rank: "Card 0: 645.03 MiB of rank 0,
+ * 64.00 MiB of rank 1". */
 static void tell_card(const struct mt_rank_job *job, const struct ranks_answer *answer, const struct stray_row *first)
 {
     struct mt_text line = {0};
@@ -336,7 +336,7 @@ static int compare_numbers(const void *left, const void *right)
     return MT_COMPARE((*a)->of->rank, (*b)->of->rank);
 }
 
-/* Notes on stderr which ranks are in a state. */
+/* Notes on stderr which ranks have this state. */
 static void note_state(const struct mt_rank_job *job, mt_run_state state)
 {
     struct mt_rank_group found = {0};
@@ -353,7 +353,7 @@ static void note_state(const struct mt_rank_job *job, mt_run_state state)
     free(found.ranks);
 }
 
-/* Notes on stderr what is left out, what is missing, and what did not end well. */
+/* Notes on stderr which ranks are left out, are missing or did not end well. */
 static void note_rest(const struct mt_ranks *ranks, const struct mt_rank_job *job, const struct ranks_answer *answer)
 {
     for (mt_run_state state = 0; state < MT_RUN_STATE_COUNT; state++)

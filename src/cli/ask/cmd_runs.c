@@ -1,4 +1,4 @@
-/* memtrace runs: what a trace holds. */
+/* memtrace runs: lists the runs of a trace. */
 #include "alloc/alloc.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
@@ -9,14 +9,14 @@
 
 static const struct mt_option options[] = {MT_RUN_ARGUMENT, MT_TRACE_OPTIONS};
 
-/* A run as the answer has it. */
+/* A run, for the answer. */
 struct run_row {
     struct mt_run run;
     struct mt_caveat_lists caveats;
     uint64_t peak_bytes; /* allocated */
     json_t *settings;
     const char *model, *impl, *batch, *seq, *mode, *autocast;
-    struct mt_text alloc; /* as short as --alloc takes it; empty for a run that was imported without it */
+    struct mt_text alloc; /* in the short form of --alloc; empty for a run that was imported without it */
     const char *alloc_shown;
 };
 
@@ -126,7 +126,7 @@ static bool has_ends(const struct runs_answer *answer)
     return false;
 }
 
-/* Prints the table, with ranks and hosts if a run has a rank, and with the reasons of ends if one is known. */
+/* Prints the table, with ranks and hosts if a run has a rank, and with the reasons why runs ended if known. */
 static void print_table(const struct runs_answer *answer)
 {
     struct mt_text columns = {0};

@@ -1,4 +1,4 @@
-/* memtrace sql: any other question. */
+/* memtrace sql: runs an SQL query. */
 #include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -23,10 +23,10 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* The place where rows go: a table or JSON. The members of the other are zero. */
+/* The destination of rows: a table or JSON. The other one's members are zero. */
 struct listing {
     struct mt_column *columns;
-    char **titles; /* copies: the statement's are gone when the table is printed */
+    char **titles; /* copies, since the statement is finished when the table is printed */
     size_t count;
     struct mt_table *table;
     bool has_rows;
@@ -35,7 +35,7 @@ struct listing {
 
 enum { VALUE_TEXT = 64 };
 
-/* Returns the value as people and CSV files have it. A number is written into `text`, of VALUE_TEXT bytes. */
+/* Returns the value as text, for tables and CSV. A number is written into `text`, of VALUE_TEXT bytes. */
 static const char *value_text(const struct mt_sql_value *value, char *text)
 {
     switch (value->type) {
@@ -76,7 +76,7 @@ static mt_status print_table_row(void *context, size_t count, const struct mt_sq
     struct listing *listing = context;
     char text[VALUE_TEXT];
     for (size_t i = 0; i < count; i++) {
-        /* The first row tells what a column holds; SQL does not. */
+        /* SQL has no types of columns; the first row shows them. */
         if (!listing->has_rows && (values[i].type == MT_SQL_INTEGER || values[i].type == MT_SQL_REAL))
             listing->columns[i].align = MT_ALIGN_RIGHT;
         mt_table_add(listing->table, value_text(&values[i], text));

@@ -1,4 +1,4 @@
-/* memtrace steps: how long steps took, run by run. */
+/* memtrace steps: the durations of steps, for each run. */
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -44,7 +44,7 @@ static const struct mt_row_type times_type = MT_ROW_TYPE(struct mt_steps_row, ti
 
 enum { MEANS = 4, TIME_TEXT = 2 * MT_BYTES_TEXT };
 
-/* A run, or in the full table a part of its steps. */
+/* A run or, in the full table, a part of its steps. */
 struct row {
     struct mt_run run;
     struct mt_steps_row steps;
@@ -53,7 +53,7 @@ struct row {
     const char *part;                /* its name */
     struct mt_time_statistics time;  /* of the part */
     char means[MEANS][TIME_TEXT];    /* of forward, backward, optimizer and step */
-    const char *shown[MEANS], *note; /* as above; the note is the row's */
+    const char *shown[MEANS], *note; /* the shown form; the row owns `note` */
 };
 
 static const struct mt_field row_fields[] = {
@@ -92,7 +92,7 @@ static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
 /* The rows of all runs. */
 struct steps_answer {
-    bool is_full; /* a row for each part of a run's steps */
+    bool is_full; /* a row for each part of the steps */
     bool has_estimates, has_dry;
     struct row *rows;
     size_t count;
@@ -103,7 +103,7 @@ static const struct mt_field answer_fields[] = {
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct steps_answer, answer_fields);
 
-/* Writes "12.30 ± 0.40"; "12.30" if there was one step; "OOM", or "-" for a phase that the run does not have. */
+/* Writes "12.30 ± 0.40"; "12.30" for one step; "OOM", or "-" for a phase that the run does not have. */
 static void write_mean(bool is_oom, const struct mt_time_statistics *time, char *text)
 {
     if (time->count == 0)
@@ -129,7 +129,7 @@ static char *note_of(const struct row *row)
     return note.data != NULL ? note.data : mt_host_strdup("");
 }
 
-/* Sets the pointers to texts that lie in the row itself: the row must not be moved later. */
+/* Sets the pointers to texts inside the row: do not move the row later. */
 static void write_texts(struct row *row)
 {
     static const mt_timed_part parts[MEANS] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
@@ -151,7 +151,7 @@ static void add_part(struct steps_answer *answer, const struct row *row, mt_time
     out->time = row->steps.part[part];
 }
 
-/* Sets *out to true for a dry run, whose times are the host's. */
+/* Sets *out to true for a dry run, since its times are the host's. */
 static mt_status find_dry(struct mt_trace *trace, const struct mt_run *run, bool *out)
 {
     struct mt_setting_row *rows;

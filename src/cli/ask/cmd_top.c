@@ -17,7 +17,7 @@ struct top_options {
     bool each;
     int moment; /* mt_top_moment */
     int key;    /* mt_group_key or NO_KEY */
-    int order;  /* mt_top_order or USUAL_ORDER: totals of groups, single blocks otherwise */
+    int order;  /* mt_top_order or USUAL_ORDER: totals for groups, otherwise single blocks */
     const char *category, *role, *module;
 };
 
@@ -43,14 +43,14 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* Of rows and groups, one is there. */
+/* Either rows or groups are present. */
 struct top_answer {
     int moment, order; /* mt_top_moment, mt_top_order */
-    const char *by;    /* of groups; NULL: of rows */
+    const char *by;    /* for groups; NULL: rows */
     struct mt_top_row *rows;
     struct mt_top_group *groups;
     size_t count;
-    size_t group_count; /* with those beyond the limit */
+    size_t group_count; /* including those beyond the limit */
     bool complete;
 };
 
@@ -74,7 +74,7 @@ static const struct mt_field row_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
-#define FIELDS "dtype shape category op phase role span" /* that every table has */
+#define FIELDS "dtype shape category op phase role span" /* in every table */
 
 #define ROW struct mt_top_group
 #define X(KEY, text)                                                                                                   \
@@ -126,7 +126,7 @@ static const struct mt_row_type group_answer_types[] = {MT_GROUP_KEYS(X)};
 static const char *const roles[] = {MT_ROLES(X)};
 #undef X
 
-/* Fails with MT_USAGE if the options contradict each other, or name a role that there is not. */
+/* Fails with MT_USAGE if the options contradict each other, or for an unknown role. */
 static mt_status make_choice(const struct top_options *top, struct mt_top_choice *out)
 {
     mt_role role;
@@ -169,7 +169,7 @@ static void print_notes(const struct top_options *top, const struct top_answer *
         mt_note("no allocation matches: memtrace top --by category, role or module lists them all");
 }
 
-/* Prints the groups, and those beyond the limit as one, so that the columns add up. */
+/* Prints the groups, and groups beyond the limit as one row, so that the columns add up. */
 static void print_groups(const struct mt_row_type *type, const struct top_answer *answer)
 {
     struct mt_top_group *rows = mt_host_alloc((answer->count + 1) * sizeof *rows);
@@ -191,7 +191,7 @@ static void print_groups(const struct mt_row_type *type, const struct top_answer
     free(rows);
 }
 
-/* Prints the rows; their lines of code and private pools, if any row has one. */
+/* Prints the rows, with columns for lines of code and private pools if any row has one. */
 static void print_rows(const struct top_options *top, const struct top_answer *answer)
 {
     bool has_lines = false, has_pools = false;

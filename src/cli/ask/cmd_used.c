@@ -1,4 +1,4 @@
-/* memtrace used: who holds the memory that the driver says this process has, or would say on a simulated card. */
+/* memtrace used: divides the memory that the driver counts for the process, or would count on a simulated card. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
@@ -14,7 +14,7 @@ enum { PART_COUNT = 7 };
 /* A part of the memory in use. */
 struct part {
     const char *name;
-    int64_t bytes; /* below 0 where two sources disagree */
+    int64_t bytes; /* negative if two sources disagree */
     double share;
     const char *meaning;
 };

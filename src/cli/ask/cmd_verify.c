@@ -1,4 +1,4 @@
-/* memtrace verify: is a trace whole, and what can be saved of it? */
+/* memtrace verify: checks whether a trace is intact, and saves readable parts of a damaged one. */
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -29,11 +29,11 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* A check as the answer has it. */
+/* A check, for the answer. */
 struct check_row {
     int64_t run;
     const char *what, *result;
-    const char *found; /* the row's own */
+    const char *found; /* owned by the row */
 };
 
 #define ROW struct check_row
@@ -63,7 +63,7 @@ struct verify_answer {
     size_t check_count;
     struct mt_salvaged_run *saved;
     size_t saved_count;
-    int64_t damaged; /* checks */
+    int64_t damaged; /* number of failed checks */
 };
 static const struct mt_field answer_fields[] = {
     MT_INTEGER(struct verify_answer, damaged, "damaged", NULL, "checks that found damage"),
@@ -113,7 +113,8 @@ static void print(const struct verify_options *asked, const struct verify_answer
     mt_rows_print(&saved_type, "run events stored_events lost_names", NULL, answer->saved, answer->saved_count);
 }
 
-/* Saves what can be read, whatever the checks said: a trace that can't even be opened may have some. */
+/* Saves everything that can be read, whatever the checks found: even a trace that can't be opened may have some
+ * data. */
 static mt_status salvage(const struct verify_options *asked, mt_status verified, struct verify_answer *answer)
 {
     const struct mt_salvage_visitor visitor = {.context = answer, .run = add_saved};

@@ -43,7 +43,7 @@ mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, cons
     return MT_OK;
 }
 
-/* Reads a size: a number of bytes, or a text with a unit. */
+/* Parses a size: a number of bytes, or a text with a unit. */
 static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
 {
     char number[MT_BYTES_TEXT];
@@ -115,7 +115,7 @@ static mt_status read_floor(struct mt_budget *budget, const char *key, const jso
     return read_bytes(key, value, &budget->floor_bytes);
 }
 
-/* Returns the measure that "max-allocated" and its like bound. */
+/* Returns the measure that a key such as "max-allocated" bounds. */
 static mt_measure measure_of_key(const char *key)
 {
     mt_measure measure = 0;

@@ -11,6 +11,6 @@ struct mt_programs_check {
     bool annotates, json;
 };
 
-/* Prints whether each budget is kept. Fails with MT_USAGE for a file with errors, with MT_NO_DEVICE for an unknown card, and if a
- * budget is not kept, with the status of the first one (mt_card_need_answer). */
+/* Prints whether each budget is met. Fails with MT_USAGE for a file with errors, with MT_NO_DEVICE for an unknown card,
+ * and if a budget is not met, with the status of the first such budget (mt_card_need_answer). */
 mt_status mt_programs_check_answer(const struct mt_programs_check *check);

@@ -72,7 +72,7 @@ static mt_status add_bounds(struct mt_budget *budget, mt_bound_kind kind, const 
     return status;
 }
 
-/* Reads the budget file, and then the command line, which goes before it. */
+/* Reads the budget file and the command line, which has precedence. */
 static mt_status read_budget(const struct check_options *given, struct mt_budget *out)
 {
     *out = mt_budget_empty();
@@ -92,12 +92,12 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
     return status == MT_OK ? mt_budget_check(out) : status;
 }
 
-/* Prints an annotation for each criterion that failed, at the line of the run's peak. */
+/* Prints an annotation for each failed criterion, at the line of the run's peak. */
 static void annotate(const struct mt_check_row *row)
 {
     struct mt_source_place place;
     (void)mt_source_place_find_peak(row->check->question, MT_MEASURE_ALLOCATED,
-                                    &place); /* if it fails, there is no line */
+                                    &place); /* on failure, it has no line */
     for (size_t i = 0; i < row->count; i++) {
         struct mt_text words = {0};
         mt_text_add(&words, "%s: %s", mt_text_get(&row->criteria[i].name), mt_text_get(&row->criteria[i].finding));
@@ -135,8 +135,8 @@ static mt_status print_and_write(const struct mt_check *check, const struct chec
     return status;
 }
 
-/* Prints the check, writes its files, and fails if it did not pass. A file that could not be written is no verdict: it has
- * an exit code of its own, and the message tells both. */
+/* Prints the check, writes its files, and fails if it did not pass. If a file could not be written, the exit code says
+ * so, and the message has both results. */
 static mt_status report(const struct mt_check *check, const struct check_options *given)
 {
     assert(check->count > 0 && check->failed <= check->count);
@@ -154,7 +154,7 @@ static mt_status report(const struct mt_check *check, const struct check_options
     return status;
 }
 
-/* Fails with MT_USAGE if the run may not serve as the measure of the other. */
+/* Fails with MT_USAGE if the run can't be compared with the other. */
 static mt_status check_against(const struct mt_question *question, const struct mt_question *against)
 {
     const struct mt_run *run = against->run;
@@ -211,9 +211,9 @@ static mt_status check_outputs(const struct check_options *given)
     return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
 }
 
-/* Records a run that leaks and runs that do not, in a folder that is removed again, checks them against budgets that they
- * just keep and just miss, and prints what came of each. Fails with MT_FAILED if something was let through, or stopped
- * without a reason, and with MT_USAGE if the runs could not be recorded. */
+/* The self-test. Records a run that leaks and runs that do not in a temporary folder, checks them against budgets that
+ * they just meet and just miss, and prints the results. Fails with MT_FAILED if a check gave a wrong result, and with
+ * MT_USAGE if the runs could not be recorded. */
 static mt_status try_gate(bool json)
 {
     struct mt_check_trials trials;
@@ -245,8 +245,8 @@ static bool has_no_criterion(const struct check_options *given)
     return has_none;
 }
 
-/* Tries the gate. Fails with MT_USAGE beside other options: it checks runs of its own, so a criterion that was given would
- * seem kept. */
+/* Runs the self-test. Fails with MT_USAGE if other options are given: it checks its own runs, so a given criterion
+ * would seem to pass. */
 static mt_status run_self_test(const struct check_options *given)
 {
     if (!has_no_criterion(given) || given->budget != NULL || given->summary != NULL || given->annotate)
@@ -254,7 +254,8 @@ static mt_status run_self_test(const struct check_options *given)
     return try_gate(given->trace.json);
 }
 
-/* True if budgets of programs are to be checked: a TOML file is named, or nothing is, and the usual one exists. */
+/* True if budgets of programs are to be checked: a TOML file is named, or no file is named and the default one
+ * exists. */
 static bool is_about_programs(const struct check_options *given)
 {
     if (given->budget != NULL)

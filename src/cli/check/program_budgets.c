@@ -13,7 +13,7 @@ static void add_word(struct mt_program_budget *budget, const char *word)
 
 /* ---- words ---- */
 
-/* Reads a word up to the next blank outside of quotes: '…' as it is, "…" and the rest with backslashes. */
+/* Reads a word up to the next blank outside quotes. '…' has no escapes; "…" and unquoted text have backslashes. */
 static mt_status read_word(const char **at, struct mt_text *out)
 {
     char quote = '\0';
@@ -35,7 +35,7 @@ static mt_status read_word(const char **at, struct mt_text *out)
     }
 }
 
-/* Adds the words of a command, split as a shell splits them, without its variables and patterns. */
+/* Adds the words of a command, split like a shell, but without variables and patterns. */
 static mt_status add_command(struct mt_program_budget *budget, const char *command)
 {
     size_t count = 0;
@@ -148,7 +148,7 @@ static mt_status take_key(void *context, const char *key, const struct mt_toml_v
     return mt_fail_unknown("key", key, key_names, KEY_COUNT);
 }
 
-/* Fails for a budget that says too little. */
+/* Fails for an incomplete budget. */
 static mt_status check(const char *path, const struct mt_program_budgets *budgets)
 {
     if (budgets->count == 0)

@@ -1,4 +1,4 @@
-/* memtrace advise: what would lower the peak. */
+/* memtrace advise: changes that lower the peak. */
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -23,7 +23,7 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* Returns the number of findings to show; whoever asks for all need not say how many that are. */
+/* Returns the number of findings to show. --all implies no limit. */
 static size_t count_told(const struct advise_options *advise)
 {
     enum { USUAL = 5 };

@@ -1,4 +1,4 @@
-/* memtrace oom: why a run ended out of memory, and what would have kept it going. */
+/* memtrace oom: why a run ended out of memory, and which changes avoid it. */
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"

@@ -37,8 +37,8 @@ mt_status mt_source_place_find_peak(const struct mt_question *question, mt_measu
     return status;
 }
 
-/* Reads a frame of a traceback, `  File "train.py", line 41, in main`, also within an exception group. Sets *out if the file is the
- * program's own. */
+/* Parses a frame of a traceback, `  File "train.py", line 41, in main`, also in an exception group. Sets *out if the
+ * file belongs to the program. */
 static void read_frame(const char *line, struct mt_source_place *out)
 {
     static const char BEGIN[] = "File \"", BETWEEN[] = "\", line ";
@@ -73,7 +73,8 @@ void mt_source_place_release(struct mt_source_place *place)
     mt_text_release(&place->file);
 }
 
-/* Adds text as a workflow command has it: what would end the line, or with `is_property` the property, is escaped. */
+/* Adds text, escaped for a workflow command: characters that would end the line or, with `is_property`, the
+ * property. */
 static void add_escaped(const char *text, bool is_property, struct mt_text *out)
 {
     for (; *text != '\0'; text++) {

@@ -23,7 +23,7 @@ enum { LONGEST_HINT = 512 };
 void mt_output_begin(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    /* Opened for reading, so that writes to a closed stdout fail and do not vanish. */
+    /* Opened for reading, so that writes to a closed stdout fail instead of being lost. */
     int opened;
     do
         opened = open("/dev/null", O_RDONLY);
@@ -73,7 +73,7 @@ bool mt_output_is_styled(void)
     return mt_output_is_terminal() && !refused && able;
 }
 
-/* Returns the value of COLUMNS; 0 if it is none. */
+/* Returns the value of COLUMNS; 0 if it is not a number. */
 static int columns_wanted(void)
 {
     const char *text = getenv("COLUMNS");
@@ -81,7 +81,7 @@ static int columns_wanted(void)
     return columns > 0 && columns <= MOST_COLUMNS ? (int)columns : 0;
 }
 
-/* Returns the columns of the terminal that the file is; 0 if it is none, or does not say. */
+/* Returns the width of the terminal of a file descriptor; 0 if it is not a terminal, or unknown. */
 static int columns_of(int file)
 {
     struct winsize size;
@@ -119,7 +119,7 @@ void mt_rows_print(const struct mt_row_type *type, const char *fields, const cha
     mt_screen_rows(&screen, type, fields, spare, rows, count);
 }
 
-/* Returns the width of sentences on such a terminal. */
+/* Returns the width of sentences on a terminal with this many columns. */
 static int width_in(int columns)
 {
     assert(columns >= 0);
@@ -160,7 +160,7 @@ bool mt_notes_are_on_terminal(void)
     return isatty(STDERR_FILENO) == 1;
 }
 
-/* Adds a line of a note, with names in it made visible, broken between words where it is too long for the terminal. */
+/* Adds a line of a note, wrapped at words to the terminal's width, with names made visible. */
 static void add_note_line(struct mt_text *out, const char *line, size_t bytes)
 {
     struct mt_text words = {0}, visible = {0};
@@ -230,7 +230,7 @@ void mt_text_add_parameter_count(struct mt_text *out, uint64_t count)
     mt_text_add(out, " parameters");
 }
 
-/* Pure ASCII for a terminal: JSON lets C1 control characters pass. */
+/* Pure ASCII for a terminal, since JSON does not escape C1 control characters. */
 static size_t json_flags(void)
 {
     return mt_output_is_terminal() ? JSON_ENSURE_ASCII : 0;
@@ -256,7 +256,7 @@ void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const cha
     assert(json_object_size(head) > 0);
     char *text = json_dumps(head, json_flags());
     *stream = (struct mt_json_stream){0};
-    /* Without the brace that closes it. */
+    /* Without the closing brace. */
     printf("%.*s, \"%s\": [", (int)strlen(text) - 1, text, key);
     free(text);
     json_decref(head);

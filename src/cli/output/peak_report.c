@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char tuning[] = "Autotune"; /* the category, as python/memtrace/dry names it */
+static const char tuning[] = "Autotune"; /* the category, with its name from python/memtrace/dry */
 
 mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key, struct mt_run_peaks *out)
 {
@@ -59,7 +59,7 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
                                  }};
 }
 
-/* True if it is known when the peak was. Peaks of statistics have no event, and a run without a block has no peak. */
+/* True if the time of the peak is known. Peaks from statistics have no event, and a run without blocks has no peak. */
 static bool has_moment(const struct mt_run_peak *peak)
 {
     return peak->by_category.event != 0 && peak->by_category.bytes > 0;
@@ -218,7 +218,7 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
     return answer;
 }
 
-/* A peak as the table shows it. */
+/* A peak, for the table. */
 struct peak_row {
     const char *measure, *step, *phase, *span;
     uint64_t bytes;
@@ -259,7 +259,7 @@ static void print_peaks(const struct mt_run_peaks *peaks, const struct mt_peaks_
         mt_rows_print(&peak_type, "measure size step phase span time", "time phase", rows, MT_MEASURE_COUNT);
 }
 
-/* A holder of memory outside of the allocator as the table shows it. */
+/* A holder of memory outside the allocator, for the table. */
 struct holder_row {
     const char *name;
     struct mt_outside_row row;
@@ -278,7 +278,7 @@ static const struct mt_field shown_holder_fields[] = {
 #undef ROW
 static const struct mt_row_type shown_holder_type = MT_ROW_TYPE(struct holder_row, shown_holder_fields);
 
-/* Prints who holds memory outside of the allocator, and what the driver counts with what is reserved. */
+/* Prints the holders of memory outside the allocator, and the driver's total including reserved memory. */
 static void print_outside(const struct mt_run_peaks *peaks, const struct mt_peaks_form *form)
 {
     static const char *const fields[2][2] = {{"name size", "name size bytes"},
@@ -320,7 +320,7 @@ static struct mt_peak_share sum_parts(const struct mt_peak_row *peak, size_t fir
     return sum;
 }
 
-/* Prints the parts of the allocated peak, the largest first, and their sum. */
+/* Prints the parts of the allocated peak, largest first, and their sum. */
 static void print_shares(const struct mt_peak_row *peak, const char *heading, size_t most_rows)
 {
     const struct mt_column columns[] = {
@@ -353,7 +353,7 @@ static void print_phases(const struct mt_run_peaks *peaks, const struct mt_peaks
                   "time_ns", peaks->phases, peaks->phase_count);
 }
 
-/* Prints the private pools, whose memory is in the other tables, too. */
+/* Prints the private pools. The other tables include their memory. */
 static void print_pools(const struct mt_run_peaks *peaks)
 {
     if (peaks->pool_count == 0)
@@ -362,14 +362,14 @@ static void print_pools(const struct mt_run_peaks *peaks)
     mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
 }
 
-/* Prints the peak of a run whose choices are in a cache. */
+/* Prints the peak of a run with cached autotuning choices. */
 static void print_untuned(const struct mt_run_peaks *peaks)
 {
     if (peaks->is_tuned)
         printf("\nallocated without autotuning, as with a warm cache: %s\n", MT_SIZE(peaks->untuned_bytes));
 }
 
-/* Prints what the peaks lack. */
+/* Prints what is unknown about the peaks. */
 static void print_unknown(const struct mt_run_peaks *peaks)
 {
     struct mt_text text = {0};
@@ -381,7 +381,7 @@ static void print_unknown(const struct mt_run_peaks *peaks)
 
 /* ---- the headline ---- */
 
-/* Adds " at gpt2.py:7" of the block that made the peak, or else the module that asked for it. */
+/* Adds " at gpt2.py:7", the line of the block that reached the peak, or else the module that allocated it. */
 static mt_status add_place(const struct mt_question *question, const struct mt_peak_row *peak, struct mt_text *out)
 {
     struct mt_stack_row *stacks = NULL;
@@ -414,7 +414,7 @@ static void add_part(struct mt_text *out, uint64_t used, uint64_t card)
     mt_text_add(out, "; %s of %s of the card", part, whole);
 }
 
-/* Adds the use of the card, or what is reserved if the card is not known. */
+/* Adds the used part of the card, or the reserved memory if the card is unknown. */
 static mt_status add_card(const struct mt_question *question, const struct mt_run_peaks *peaks, struct mt_text *out)
 {
     const uint64_t reserved = peaks->of[MT_MEASURE_RESERVED].by_category.bytes;

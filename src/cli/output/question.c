@@ -80,7 +80,7 @@ mt_status mt_rank_question_open(const struct mt_rank *rank, struct mt_question *
     return mt_trace_find_numbered(out->trace, rank->run, &out->run);
 }
 
-/* Finds the rank that `which` names, "rank3"; NULL: the one whose peak is the highest. */
+/* Finds the rank named by `which`, "rank3"; NULL: the rank with the highest peak. */
 static mt_status find_rank(const struct mt_rank_job *job, const char *which, const struct mt_job_rank **out)
 {
     int64_t number;
@@ -111,7 +111,7 @@ static mt_status open_rank_of(const struct mt_rank_job *job, const char *which, 
     return MT_OK;
 }
 
-/* Opens a rank of the job that began last in a folder of traces. */
+/* Opens a rank of the latest job in a folder of traces. */
 static mt_status open_in_folder(const char *folder, const char *which, struct mt_question *out)
 {
     struct mt_ranks ranks;
@@ -180,7 +180,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
         options->trace, mt_run_state_name(state));
 }
 
-/* Returns the file that FILE:RUN begins with; NULL if no file is named before any colon. The caller frees it. */
+/* Returns the file at the beginning of FILE:RUN; NULL if no prefix before a colon is a file. The caller frees it. */
 static char *file_of(const char *which)
 {
     for (const char *colon = strchr(which, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {

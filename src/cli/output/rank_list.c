@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Returns the number of ranks from `ranks` on that follow each other. */
+/* Returns the number of consecutive ranks from `ranks` on. */
 static size_t length_of(const int64_t *ranks, size_t count)
 {
     size_t length = 1;
@@ -14,7 +14,7 @@ static size_t length_of(const int64_t *ranks, size_t count)
     return length;
 }
 
-/* Adds the ranges "0-3, 7", without those from number `first_left_out` on; the last one is always there. */
+/* Adds the ranges "0-3, 7", without those from number `first_left_out` on; the last range is always included. */
 static void add_ranges(const int64_t *ranks, size_t count, size_t first_left_out, struct mt_text *out)
 {
     size_t range = 0;

@@ -1,4 +1,4 @@
-/* memtrace cards: the cards that a device can simulate, and the one in the machine. */
+/* memtrace cards: the cards that can be simulated, and the card of this machine. */
 #include "answer/report_page.h"
 #include "base/memory.h"
 #include "cli/command.h"
@@ -14,7 +14,7 @@
 struct cards_options {
     bool help;
     bool json;
-    int format;       /* as mt_report_format_names has them */
+    int format;       /* an index of mt_report_format_names */
     const char *card; /* NULL: all */
 };
 
@@ -28,13 +28,13 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* A card as the answer has it. Text is the card's, which is not to be moved. */
+/* A card, for the answer. Borrows text from `card`; do not move. */
 struct card_row {
     struct mt_card card;
     const char *name, *product, *source;
     int64_t capability, multiprocessors, threads_per_multiprocessor;
     uint64_t launch_ns, eager_launch_ns;
-    uint64_t run_bytes; /* what a run can have */
+    uint64_t run_bytes; /* available to a run */
     struct mt_figure shown_capability, bandwidth, fp32, tf32, bf16, fp16;
 };
 
@@ -66,7 +66,7 @@ static const struct mt_field card_fields[] = {
 };
 static const struct mt_row_type card_type = MT_ROW_TYPE(ROW, card_fields);
 
-/* The same for people. */
+/* The same for tables. */
 static const struct mt_field shown_fields[] = {
     MT_FIELDS_OF(&card_type),
     MT_SHOWN(BYTES, uint64_t, ROW, run_bytes, "run_bytes", "for a run"),
@@ -101,7 +101,7 @@ static const struct mt_row_type page_type = MT_ROW_TYPE(ROW, page_fields);
 #undef ROW
 
 struct cards_answer {
-    struct card_row *machine; /* of cuda:0; NULL: there is none */
+    struct card_row *machine; /* of cuda:0; NULL: none */
     struct card_row *rows;
     size_t count;
 };
@@ -117,7 +117,7 @@ static struct mt_figure tera(double rate)
     return rate > 0 ? mt_figure_number(rate * 1e-12, "%.4g", rate * 1e-12) : (struct mt_figure){0};
 }
 
-/* Fills in what follows from row->card. */
+/* Sets the fields that derive from row->card. */
 static void fill(struct card_row *row)
 {
     const struct mt_card *card = &row->card;
@@ -138,7 +138,7 @@ static void fill(struct card_row *row)
     row->fp16 = tera(card->fp16_matrix_rate);
 }
 
-/* Returns the card in the machine, whose context is as long as the device is open; NULL if there is none. */
+/* Returns the machine's card; NULL if there is none. Its context exists while the device is open. */
 static struct card_row *find_machine(void)
 {
     struct mt_device *device;

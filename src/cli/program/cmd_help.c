@@ -1,4 +1,4 @@
-/* memtrace help: the list of commands, or one of them explained; also for man, for shells and as docs/json.md. */
+/* memtrace help: lists the commands, or explains one; also generates man pages, shell completions and docs/json.md. */
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
@@ -38,7 +38,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Prints the sentences gathered so far, and empties them. */
+/* Prints the collected sentences, and clears them. */
 static void end_paragraph(struct mt_text *sentences)
 {
     if (sentences->length > 0)
@@ -46,7 +46,7 @@ static void end_paragraph(struct mt_text *sentences)
     mt_text_release(sentences);
 }
 
-/* Prints sentences wrapped to the width of the terminal, and indented lines as they are. */
+/* Prints sentences wrapped to the terminal's width, and indented lines unchanged. */
 static void print_details(const char *details)
 {
     struct mt_text sentences = {0};
@@ -106,7 +106,7 @@ void mt_help_print_all(void)
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }
 
-/* An option, as the answer has it. */
+/* An option, for the answer. */
 struct option_row {
     const char *name, *value, *help;
     json_t *choices;
@@ -126,7 +126,7 @@ struct command_row {
     const char *name, *summary;
     struct option_row options[MT_MOST_OPTIONS], *first;
     size_t option_count;
-    struct mt_option_table table; /* which the options' texts are of */
+    struct mt_option_table table; /* owns the options' texts */
 };
 
 static const struct mt_field command_fields[] = {

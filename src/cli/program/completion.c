@@ -5,11 +5,11 @@
 
 #include <string.h>
 
-/* The query by which a shell gets the numbers and names of a trace's runs. The first line of the answer is a
+/* The query with which a shell gets the numbers and names of a trace's runs. The first line of the answer is a
  * title. */
 #define MT_COMPLETION_RUNS "SELECT id AS run FROM run UNION ALL SELECT name FROM run WHERE name IS NOT NULL"
 
-/* Adds the kinds of devices, and every card that can be simulated. */
+/* Adds the kinds of devices, and all cards that can be simulated. */
 static void add_devices(struct mt_text *out)
 {
     mt_text_add(out, "auto cuda cpu sim");
@@ -17,7 +17,7 @@ static void add_devices(struct mt_text *out)
         mt_text_add(out, " sim:%s", *card);
 }
 
-/* Adds the words that a value may be, with a space between them; other values may be valid, too. */
+/* Adds suggested values, separated by spaces; other values may also be valid. */
 static void add_words(const struct mt_option *option, struct mt_text *out)
 {
     if (option->takes == MT_TAKES_DEVICE)
@@ -28,14 +28,14 @@ static void add_words(const struct mt_option *option, struct mt_text *out)
         mt_text_add(out, "%s%s", i > 0 ? " " : "", option->choices[i]);
 }
 
-/* Adds the names of all commands, with a space between them. */
+/* Adds the names of all commands, separated by spaces. */
 static void add_commands(struct mt_text *out)
 {
     for (size_t i = 0; mt_commands[i] != NULL; i++)
         mt_text_add(out, "%s%s", i > 0 ? " " : "", mt_commands[i]->name);
 }
 
-/* Adds `text` in single quotes, as a shell takes it that ends a quote to write one ('\''). */
+/* Adds `text` in single quotes, with quotes inside written as '\''. */
 static void add_quoted(struct mt_text *out, const char *text)
 {
     mt_text_add(out, "'");
@@ -114,7 +114,7 @@ static const char bash_functions[] =
     "\n"
     "complete -F _memtrace memtrace\n";
 
-/* Adds the kind of the value, a space, and words: "file small medium", "run ". Not for a flag. */
+/* Adds the kind of the value, a space, and words: "file small medium", "run ". Not for flags. */
 static void add_bash_takes(const struct mt_option *option, struct mt_text *out)
 {
     static const char *const kinds[] = {[MT_TAKES_TEXT] = "text",
@@ -184,7 +184,7 @@ void mt_completion_add_bash(struct mt_text *out)
     mt_text_add(out, "%s", bash_functions);
 }
 
-/* The functions before those of the commands. */
+/* The functions before those of each command. */
 static const char zsh_functions[] = "_memtrace_runs() {\n"
                                     "    local trace=" MT_DEFAULT_TRACE "\n"
                                     "    local -i place=${words[(I)--trace]}\n"
@@ -195,7 +195,7 @@ static const char zsh_functions[] = "_memtrace_runs() {\n"
                                     "    compadd -a runs\n"
                                     "}\n\n";
 
-/* Adds `text` inside of single quotes, with a backslash before what _arguments would take for a sign of its own. */
+/* Adds `text` for use in single quotes, with a backslash before characters that are special to _arguments. */
 static void add_zsh_spec(struct mt_text *out, const char *text, const char *special)
 {
     for (; *text != '\0'; text++) {
@@ -209,7 +209,7 @@ static void add_zsh_spec(struct mt_text *out, const char *text, const char *spec
 /* Adds the action that completes a value. */
 static void add_zsh_action(const struct mt_option *option, struct mt_text *out)
 {
-    struct mt_text words = {0}, escaped = {0}; /* a colon as it is would end the action */
+    struct mt_text words = {0}, escaped = {0}; /* an unescaped colon would end the action */
     add_words(option, &words);
     add_zsh_spec(&escaped, mt_text_get(&words), ":\\");
     const char *list = mt_text_get(&escaped);
@@ -307,7 +307,7 @@ static const char fish_functions[] = "function __memtrace_is --argument-names co
                                      "end\n\n"
                                      "complete -c memtrace -f\n";
 
-/* Adds text in single quotes, in which fish knows two escapes, \\ and \'. */
+/* Adds text in single quotes, in which fish has two escapes, \\ and \'. */
 static void add_fish_quoted(struct mt_text *out, const char *text)
 {
     mt_text_add(out, "'");

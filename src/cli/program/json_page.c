@@ -31,10 +31,10 @@ static const char introduction[] =
     "lists\n"
     "the exit codes. `memtrace help --json-fields` prints this page.\n";
 
-/* Words about an answer, before its fields. */
+/* Text about an answer, before its fields. */
 static const struct remark {
     const char *command;
-    const char *schema; /* NULL: that of the command's name */
+    const char *schema; /* NULL: the command's name */
     const char *words;
 } remarks[] = {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
@@ -99,7 +99,7 @@ static const struct remark {
     {"sql", NULL, "- `columns`: their names\n- `rows`: a list of values each; a blob is the text `x'0a1b'`"},
 };
 
-/* The types that the page has described, so that none is described twice. */
+/* The types described so far; each is described once. */
 enum { MOST_TYPES = 128, DEEPEST = 8, MEANING_COLUMN = 26 };
 struct page {
     struct mt_text *out;
@@ -107,8 +107,8 @@ struct page {
     const char *row;                  /* the field whose row is being described; NULL: the answer itself */
     struct seen {
         const struct mt_row_type *type;
-        const struct mt_command *command; /* whose answer has it */
-        const char *field;                /* that it was described with; NULL: it is the answer itself */
+        const struct mt_command *command; /* of the answer with it */
+        const char *field;                /* where it was described; NULL: the answer itself */
     } seen[MOST_TYPES];
     size_t seen_count;
 };
@@ -137,7 +137,7 @@ static void add_place(const struct page *page, const struct seen *seen)
         mt_text_add(page->out, "%s%s", seen->field != NULL ? " of " : "", seen->command->name);
 }
 
-/* True if one line can tell both fields. */
+/* True if one line can describe both fields. */
 static bool is_alike(const struct mt_field *a, const struct mt_field *b)
 {
     return b->name != NULL && b->name[0] != '\0' && !b->is_shown_only && a->of == b->of && a->meaning == NULL &&
@@ -161,7 +161,7 @@ static void add_meaning(struct page *page, const char *meaning)
             mt_text_add(page->out, "%c", *meaning);
 }
 
-/* Adds "op, phase?     in which …" without its end, and returns the last field that it tells. */
+/* Adds "op, phase?     in which …" without its end, and returns the last field described by it. */
 static const struct mt_field *add_names(struct page *page, const struct mt_field *field, int depth)
 {
     struct mt_text names = {0};
@@ -183,7 +183,7 @@ static const struct mt_field *add_names(struct page *page, const struct mt_field
 
 static void add_fields(struct page *page, const struct mt_row_type *type, int depth);
 
-/* Adds the fields of a row in a row, or the place where they are. */
+/* Adds the fields of a row inside a row, or where they are described. */
 static void add_inner(struct page *page, const struct mt_field *field, int depth)
 {
     const struct seen *seen = find_seen(page, field->of);
@@ -210,7 +210,7 @@ static const struct mt_field *last_field(const struct mt_row_type *type)
     return last->kind == MT_FIELD_PART ? last_field(last->of) : last;
 }
 
-/* Adds fields that are the row's own or, if another row of the page has them, the first and the last. */
+/* Adds the fields of a part or, if another row on the page has them, only the first and the last. */
 static void add_part(struct page *page, const struct mt_field *part, int depth)
 {
     const struct seen *seen = find_seen(page, part->of);

@@ -16,7 +16,7 @@ static unsigned code_point(const char *text, int length)
     return code;
 }
 
-/* Adds an ASCII character. For some roff would print a typographic one, which can't be pasted into a shell. */
+/* Adds an ASCII character. roff would print some as typographic characters, which can't be pasted into a shell. */
 static void add_ascii(struct mt_text *out, char character)
 {
     static const char special[] = "\\-'`^~";
@@ -28,7 +28,7 @@ static void add_ascii(struct mt_text *out, char character)
         mt_text_add(out, "%c", character);
 }
 
-/* Adds text that roff shows as it is. */
+/* Adds text that roff shows literally. */
 static void add_escaped(struct mt_text *out, const char *text)
 {
     while (*text != '\0') {
@@ -41,7 +41,7 @@ static void add_escaped(struct mt_text *out, const char *text)
     }
 }
 
-/* Adds a line of text; one that begins with a dot would be a request. */
+/* Adds a line of text. A dot at its beginning is escaped, since it would be a roff request. */
 static void add_line(struct mt_text *out, const char *line, size_t length)
 {
     struct mt_text copy = {0};
@@ -98,7 +98,7 @@ static void add_title(struct mt_text *out, const struct mt_command *command)
     mt_text_release(&name);
 }
 
-/* Adds a sentence without its capital and its full stop, as it follows a dash. */
+/* Adds a sentence without its capital letter and full stop, after a dash. */
 static void add_name(struct mt_text *out, const struct mt_command *command, const char *sentence)
 {
     struct mt_text line = {0};

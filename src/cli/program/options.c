@@ -22,7 +22,7 @@ bool mt_option_is_positional(const struct mt_option *option)
     return option->name[0] != '-';
 }
 
-/* Appends the options that the entry stands for to a table of `count`, and returns the new count. */
+/* Appends the options that an entry stands for to a table of `count`, and returns the new count. */
 static size_t expand(const struct mt_option *entry, size_t count, struct mt_option_table *out)
 {
     struct mt_option made;
@@ -74,13 +74,13 @@ static mt_status add_to_list(const struct mt_option *option, const char *text, s
     return MT_OK;
 }
 
-/* Puts the option before the error of a value that was read elsewhere. */
+/* Adds the option to the error of a value that was parsed elsewhere. */
 static mt_status name_option(const struct mt_option *option, mt_status status)
 {
     return status == MT_OK ? status : mt_fail_context(status, "%s", option->name);
 }
 
-/* Reads `text` into the field of an option that takes one value. */
+/* Parses `text` into the field of an option with one value. */
 static mt_status read_value(const struct mt_option *option, const char *text, void *field)
 {
     switch (option->kind) {
@@ -138,7 +138,7 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
     return mt_option_check(option, text);
 }
 
-/* Fails for an option that is none; `argument` may have a value behind the name. */
+/* Fails for an unknown option; `argument` may have a value after the name. */
 static mt_status fail_unknown_option(const struct mt_option *options, const char *argument)
 {
     struct mt_text name = {0};
@@ -153,7 +153,7 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     return mt_fail_hint(status, "--help explains them");
 }
 
-/* True if `own`, which may be NULL, is the name. */
+/* True if `own`, which may be NULL, is equal to the name. */
 static bool is_name(const char *own, const char *name, size_t length)
 {
     return own != NULL && strlen(own) == length && memcmp(own, name, length) == 0;
@@ -191,7 +191,7 @@ static bool has_option(const struct parser *parser, const char *name)
     return find_option(parser->options, name, strlen(name)) != NULL;
 }
 
-/* Adds to the failure of an argument the option that names a trace or a run, if the command has it. */
+/* If the command has an option for a trace or run, adds it to the failure of an argument. */
 static mt_status hint_option(const struct parser *parser, const char *argument, mt_status status)
 {
     if (status == MT_OK || !has_option(parser, mt_run_word_option(argument)))
@@ -244,7 +244,7 @@ static void describe_name(const struct mt_option *option, struct mt_text *out)
         mt_text_add(out, " %s", option->value);
 }
 
-/* The column of an option's name and that of its help, which is below the name where there is no room beside it. */
+/* The columns of an option's name and of its help, which is below the name if there is no room on the line. */
 enum { NAME_COLUMN = 2, HELP_COLUMN = 34, NARROW_HELP_COLUMN = 6, LEAST_HELP_WIDTH = 30 };
 
 void mt_options_describe(const struct mt_option *options, struct mt_text *out)

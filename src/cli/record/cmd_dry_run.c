@@ -1,4 +1,4 @@
-/* memtrace dry-run: a program of PyTorch, without a card. */
+/* memtrace dry-run: runs a PyTorch program without a card. */
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/record/dry_options.h"
@@ -41,7 +41,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Reads "all" or a number. */
+/* Parses "all" or a number. */
 static mt_status read_steps(const char *text, int64_t *out)
 {
     *out = MT_ALL_DRY_STEPS;
@@ -52,7 +52,7 @@ static mt_status read_steps(const char *text, int64_t *out)
     return mt_parse_integer("--steps", text, 1, MT_MOST_DRY_STEPS, out);
 }
 
-/* Writes the page of the run that needs most, if it is wanted and there is a run. */
+/* If requested, writes the page of the run that needs most, if there is a run. */
 static void write_page(const struct mt_dry_report *reports, size_t count, const char *page)
 {
     const struct mt_dry_report_run *run = mt_dry_reports_worst(reports, count);
@@ -60,7 +60,7 @@ static void write_page(const struct mt_dry_report *reports, size_t count, const 
         mt_note("there is no page: %s", mt_last_error());
 }
 
-/* Reports on a program that has run, once for each assumed value, and returns the exit code. */
+/* Reports on a program that has run once for each assumed value, and returns the exit code. */
 static int report_on(const struct mt_assumed_run *runs, size_t count, const struct dry_run_options *asked)
 {
     struct mt_dry_report *reports = mt_host_alloc(count * sizeof *reports);
@@ -77,7 +77,8 @@ static int report_on(const struct mt_assumed_run *runs, size_t count, const stru
     return code;
 }
 
-/* Runs the program, as one process or as ranks, and reports on it. Exits, so it returns only if the program was not started. */
+/* Runs the program, as one process or as ranks, and reports on it. Exits; returns only if the program was not
+ * started. */
 static mt_status run_dry(const void *given)
 {
     const struct dry_run_options *asked = given;

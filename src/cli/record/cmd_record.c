@@ -1,4 +1,4 @@
-/* memtrace record: any program, recorded. */
+/* memtrace record: runs any program and records it. */
 #include "analysis/torch_history.h"
 #include "base/text.h"
 #include "cli/output/output.h"
@@ -63,7 +63,7 @@ static const struct mt_option options[] = {
 struct report {
     const struct record_options *record;
     const struct mt_program_outcome *outcome;
-    const struct mt_record_answer *first; /* run; NULL: there is none yet */
+    const struct mt_record_answer *first; /* run; NULL: none yet */
     int runs, notes;
 };
 
@@ -112,7 +112,7 @@ static void tell_nothing(const struct record_options *record)
         mt_note("the program did not use CUDA, so there was nothing to record");
 }
 
-/* Notes each run of the program, or why there is none. */
+/* Notes each run of the program, or why there are none. */
 static void tell_results(const struct record_options *record, const struct mt_program_outcome *outcome)
 {
     struct report report = {.record = record, .outcome = outcome};
@@ -125,8 +125,8 @@ static void tell_results(const struct record_options *record, const struct mt_pr
         mt_note("there is no page: %s", mt_last_error());
 }
 
-/* Begins metrics. Where this process is itself a rank of a job, they are its own: in a file with the rank in its name, at a
- * port of its own. */
+/* Starts metrics. If this process is a rank of a job, the file has the rank in its name, and the port is the rank's
+ * own. */
 static mt_status start_metrics(const struct record_options *record, const char *trace, struct mt_metrics **out)
 {
     struct mt_metrics_options places = record->metrics;
@@ -168,7 +168,7 @@ static void begin_metrics(void *context, const char *trace)
         mt_note("%s; the program runs without metrics", mt_last_error());
 }
 
-/* Runs the program, with metrics of the runs that are recorded of it. */
+/* Runs the program, with metrics of the recorded runs. */
 static mt_status run_program(const struct record_options *record, struct mt_program_outcome *out)
 {
     struct recording recording = {.record = record};
@@ -190,7 +190,7 @@ static mt_status run_program(const struct record_options *record, struct mt_prog
     return mt_error_restore(&error, MT_OK);
 }
 
-/* Exits with the program's exit code, so this one command returns no status. */
+/* Exits with the program's exit code; only this command does not return a status. */
 static mt_status run_record(const void *given)
 {
     const struct record_options *record = given;

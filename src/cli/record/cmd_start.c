@@ -1,4 +1,4 @@
-/* memtrace start, or `memtrace train.py`: records a program where there is a GPU, and runs it dry where there is none. */
+/* memtrace start, or `memtrace train.py`: records a program if there is a GPU, and dry-runs it otherwise. */
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/record/dry_options.h"
@@ -34,7 +34,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* True if NVIDIA's driver is installed and has a GPU for programs that are started here. */
+/* True if NVIDIA's driver is installed and has a GPU that is visible to programs started here. */
 static bool has_gpu(void)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -46,7 +46,7 @@ static bool has_gpu(void)
     return init != NULL && count_devices != NULL && init(0) == 0 && count_devices(&count) == 0 && count > 0;
 }
 
-/* Adds an option with its value, unless that is NULL. */
+/* Adds an option with its value, unless the value is NULL. */
 static int add_option(const char *name, const char *value, const char **arguments, int count)
 {
     if (value == NULL)
@@ -56,7 +56,7 @@ static int add_option(const char *name, const char *value, const char **argument
     return count + 2;
 }
 
-/* Runs the command with the options and the program. Exits, so it returns only if the program was not started. */
+/* Runs the command with the options and the program. Exits; returns only if the program was not started. */
 static mt_status pass_on(const struct start_options *start, const struct mt_command *command)
 {
     enum { MOST_OWN = 11 };

@@ -1,4 +1,4 @@
-/* The options of a program that is run dry, shared by the commands that do so once (dry-run) and many times (fit, sweep). */
+/* The options of a dry run, shared by the commands that make one (dry-run) or many (fit, sweep). */
 #pragma once
 
 #include "cli/command.h"
@@ -12,8 +12,8 @@
         .assumed = MT_ASSUMED_USUAL                                                                                    \
     }
 
-/* Rows of a command's table, of the struct mt_dry_options `dry` in its struct. A command whose --steps says something else,
- * too, has a row of its own for it. */
+/* Rows of a command's table, for the struct mt_dry_options `dry` in its struct. A command with another meaning of
+ * --steps has its own row for it. */
 #define MT_DRY_OPTIONS(type, dry)                                                                                      \
     MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
               .help = "number of cards that PROGRAM sees (default: 1, or one for each rank of a node)"),               \
@@ -46,5 +46,5 @@
 #define MT_SCRIPT_HELP                                                                                                 \
     "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3 of $PATH.\n"
 
-/* Returns the status of running a program dry. Adds the options to a failure that they can mend. */
+/* Returns the status of a dry run. Adds options to a failure that they can fix. */
 mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options);

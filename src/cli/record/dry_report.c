@@ -108,7 +108,7 @@ int mt_dry_reports_code(const struct mt_dry_report *reports, size_t count, bool 
     return code;
 }
 
-/* Returns the report with the run that is worst; the first one if there is no run. */
+/* Returns the report with the worst run; the first report if there is no run. */
 static const struct mt_dry_report *worst_of(const struct mt_dry_report *reports, size_t count)
 {
     const struct mt_dry_report *worst = reports;
@@ -127,11 +127,11 @@ const struct mt_dry_report_run *mt_dry_reports_worst(const struct mt_dry_report 
 
 /* ---- JSON ---- */
 
-/* What the program needs with an assumed value. */
+/* The program's needs with an assumed value. */
 struct assumption {
     const char *value;
     int64_t exit_code;
-    struct mt_verdict verdict; /* of the run that needs most; zero: there is none */
+    struct mt_verdict verdict; /* of the run that needs most; zero: none */
 };
 
 #define ROW struct assumption
@@ -147,7 +147,7 @@ static const struct mt_field assumption_fields[] = {
 static const struct mt_row_type assumption_type = MT_ROW_TYPE(ROW, assumption_fields);
 #undef ROW
 
-/* The answer: the worst run, and all. */
+/* The answer: the worst run, and all runs. */
 struct answer {
     struct mt_verdict_row worst;
     const char *reason; /* NULL: a dry run took place */
@@ -271,7 +271,7 @@ static void print_verdict(const struct mt_dry_report_run *run)
     mt_text_release(&explain);
 }
 
-/* True if the peaks are the same with each assumed value. */
+/* True if the peaks are equal for all assumed values. */
 static bool are_equal(const struct mt_dry_report *reports, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -283,7 +283,7 @@ static bool are_equal(const struct mt_dry_report *reports, size_t count)
     return true;
 }
 
-/* Adds ", 14.65 GiB (none)", or the value alone. */
+/* Adds ", 14.65 GiB (none)", or only the value. */
 static void add_assumption(const struct mt_dry_report *report, bool has_peak, struct mt_text *out)
 {
     const char *comma = out->length > 0 ? ", " : "";
@@ -348,7 +348,7 @@ void mt_dry_caveats_note(const struct mt_program_outcome *outcome)
     mt_dry_report_release(&report);
 }
 
-/* Returns the iteration that fills a card with so many bytes less; -1: none, or not known. */
+/* Returns the iteration that fills a card with this many bytes less; -1: none, or unknown. */
 static int64_t earlier_full(const struct mt_caveat *growth, uint64_t less_bytes)
 {
     if (growth->count < 0 || growth->bytes <= 0)

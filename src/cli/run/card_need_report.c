@@ -18,7 +18,7 @@
 
 /* A program. */
 struct program_row {
-    struct mt_text program; /* its words; owned */
+    struct mt_text program; /* its command line; owned */
     int64_t rank, sharers;
     uint64_t bytes, reserved_bytes, outside_bytes;
     struct mt_caveat_lists caveats; /* borrowed from a report */
@@ -44,8 +44,8 @@ struct answer {
     struct mt_card_need need;
     struct mt_dry_report *reports;
     struct program_row *rows;
-    size_t count;       /* of both; 0: there is no answer */
-    const char *reason; /* why there is none; NULL: there is one */
+    size_t count;       /* of both; 0: no answer */
+    const char *reason; /* why there is no answer; otherwise NULL */
     const char *device;
     int64_t exit_code, rank;
     uint64_t free_bytes, short_bytes;
@@ -114,7 +114,7 @@ static void add_words(char *const *words, struct mt_text *out)
     }
 }
 
-/* Loads the report of a program, and makes its row. */
+/* Loads the report of a program, and adds its row. */
 static void add_program(struct answer *answer, const struct mt_program_need *program)
 {
     const struct mt_card_need *need = &answer->need;
@@ -136,7 +136,7 @@ static void add_program(struct answer *answer, const struct mt_program_need *pro
     add_words(program->program->words, &row->program);
 }
 
-/* Fills the answer from what was found. */
+/* Sets the answer's fields from the result. */
 static void fill(struct answer *answer)
 {
     struct mt_card_need *need = &answer->need;
@@ -167,7 +167,7 @@ static void release(struct answer *answer)
     mt_card_need_release(&answer->need);
 }
 
-/* Returns the status that the answer means for a gate. */
+/* Returns the exit status of the answer. */
 static mt_status judge(const struct answer *answer)
 {
     if (!answer->need.fits)
@@ -194,7 +194,7 @@ static void print_json(const struct answer *answer)
         mt_json_print(value);
 }
 
-/* Names the card of a request if the device is a known card with all of its memory. */
+/* Sets the card of a request if the device is a known card with all its memory. */
 static mt_status name_card(const char *device, struct mt_card *card, struct mt_gpu_request *out)
 {
     struct mt_card known;
@@ -204,7 +204,7 @@ static mt_status name_card(const char *device, struct mt_card *card, struct mt_g
     return MT_OK;
 }
 
-/* Fails with MT_USAGE if the scheduler needs the name of a card, and the device has none. */
+/* Fails with MT_USAGE if the scheduler needs a card's name, and the device has none. */
 static mt_status check_scheduler(const struct mt_card_need_question *question)
 {
     struct mt_card card;
@@ -217,7 +217,7 @@ static mt_status check_scheduler(const struct mt_card_need_question *question)
                    question->device->name);
 }
 
-/* Prints the request to a scheduler, for the largest number of nodes and cards that a program has. */
+/* Prints the request to a scheduler, for the largest numbers of nodes and cards of any program. */
 static mt_status print_request(const struct answer *answer)
 {
     struct mt_card card;
@@ -238,7 +238,7 @@ static mt_status print_request(const struct answer *answer)
     return MT_OK;
 }
 
-/* Prints what became of a budget: "train: passes: it needs 14.20 GiB …". */
+/* Prints the result of a budget: "train: passes: it needs 14.20 GiB …". */
 static void print_budget(const struct answer *answer, const char *why)
 {
     mt_say("%s: %s: %s.", answer->question->budget, answer->exit_code == MT_OK ? "passes" : "fails", why);
@@ -279,7 +279,7 @@ static mt_status print_answer(const struct answer *answer)
     return MT_OK;
 }
 
-/* Finds the line where the program that needs most reaches its peak. */
+/* Finds the line at which the program that needs most reaches its peak. */
 static void find_place(const struct answer *answer, struct mt_source_place *out)
 {
     const struct mt_dry_report_run *run = answer->reports[answer->need.largest].worst;
@@ -288,10 +288,10 @@ static void find_place(const struct answer *answer, struct mt_source_place *out)
     if (run == NULL || mt_trace_find_numbered(run->trace, run->row.run, &question.run) != MT_OK)
         return;
     question.trace = run->trace;
-    (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* if it fails, the annotation has no line */
+    (void)mt_source_place_find_peak(&question, MT_MEASURE_ALLOCATED, out); /* on failure, the annotation has no line */
 }
 
-/* Finds the line at which the first program that failed did so. */
+/* Finds the line at which the first failed program failed. */
 static void find_failure(const struct mt_card_need *need, struct mt_source_place *out)
 {
     *out = (struct mt_source_place){0};
@@ -341,7 +341,7 @@ static mt_status append_summary(const struct answer *answer, const char *failure
     return status == MT_OK ? status : mt_fail_context(status, "--summary");
 }
 
-/* Prints the annotation and writes the summary. `status` is the answer's, whose text is the last one. */
+/* Prints the annotation and writes the summary. `status` is the answer's; its text is the last failure's. */
 static mt_status report_to_others(const struct answer *answer, mt_status status)
 {
     const struct mt_error error = mt_error_save(status);
@@ -352,7 +352,7 @@ static mt_status report_to_others(const struct answer *answer, mt_status status)
     return mt_error_restore(&error, written);
 }
 
-/* Prints the end of the output of programs that failed. */
+/* Prints the end of the output of failed programs. */
 static void print_said(const struct mt_card_need *need)
 {
     for (size_t i = 0; i < need->count; i++)
@@ -360,7 +360,7 @@ static void print_said(const struct mt_card_need *need)
             fputs(mt_text_get(&need->programs[i].outcome.said), stderr);
 }
 
-/* Prints that there is no answer. The failure's text is the last one. */
+/* Prints that there is no answer, with the text of the last failure. */
 static void print_failure(struct answer *answer, mt_status status)
 {
     const struct mt_error error = mt_error_save(status);
@@ -378,7 +378,7 @@ static void print_failure(struct answer *answer, mt_status status)
 
 /* ---- programs ---- */
 
-/* Splits the words into programs, which begin with the options of `usual`. Puts NULL between them in `words`, a copy. */
+/* Splits the words into programs, whose options begin as `usual`. Puts NULL between them in `words`, a copy. */
 static mt_status split_programs(const struct mt_dry_options *usual, char **words, struct mt_dry_options *out,
                                 size_t *out_count)
 {
@@ -410,7 +410,7 @@ static char **copy_words(char *const *words)
     return copy;
 }
 
-/* Prints the answer, and returns the status that it means. */
+/* Prints the answer, and returns its exit status. */
 static mt_status print_found(struct answer *answer)
 {
     fill(answer);

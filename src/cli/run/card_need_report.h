@@ -1,4 +1,4 @@
-/* What fit says of programs as they are, without changes: the bytes that they need of a card, for people, gates and schedulers.
+/* The answer of fit about unchanged programs: how much memory of a card they need, as text, for CI and for schedulers.
  *
  * Threads: the main one. */
 #pragma once
@@ -8,26 +8,26 @@
 #include "cli/record/dry_options.h"
 #include "words/gpu_request.h"
 
-/* Stands between the words of two programs that share a card. */
+/* Separates the words of two programs that share a card. */
 #define MT_BETWEEN_PROGRAMS "--and"
 
 /* Texts are borrowed. */
 struct mt_card_need_question {
-    const struct mt_dry_options *program; /* its words may be those of several programs */
+    const struct mt_dry_options *program; /* its words may contain several programs */
     const struct mt_fit_device *device;
-    uint64_t limit_bytes; /* 0: all of the device */
+    uint64_t limit_bytes; /* 0: the whole device */
     mt_report_form form;
-    bool is_quiet;          /* print the bytes alone */
-    bool is_strict;         /* fail if something that could take memory is not known */
-    bool annotates;         /* print an annotation if it does not fit (cli/output/annotation.h) */
-    mt_scheduler scheduler; /* print its request alone; MT_SCHEDULER_COUNT: none */
+    bool is_quiet;          /* print only the bytes */
+    bool is_strict;         /* fail if some memory is unknown */
+    bool annotates;         /* print an annotation if they do not fit (cli/output/annotation.h) */
+    mt_scheduler scheduler; /* print only a request to it; MT_SCHEDULER_COUNT: none */
     const char *summary;    /* a file to append Markdown to; NULL: none */
     const char *title;      /* of the annotation and the summary: "memtrace fit" */
-    const char *budget;     /* the name of a budget: the answer is one line about it; NULL: there is none */
-    json_t *list;           /* that JSON is added to; NULL: it is printed */
+    const char *budget;     /* the name of a budget: the answer is one line about it; NULL: no budget */
+    json_t *list;           /* to which JSON is added; NULL: JSON is printed */
 };
 
-/* Runs the programs dry and prints the answer. Fails with MT_USAGE if the scheduler can't be asked for
- * the device, as mt_card_need_find does, with MT_FAILED if they do not fit, and with
- * MT_NOT_CERTAIN if they fit, but is_strict. JSON is printed in each of these cases. */
+/* Dry-runs the programs and prints the answer. Fails with MT_USAGE if the scheduler has no request for the device, as
+ * mt_card_need_find does, with MT_FAILED if the programs do not fit, and with MT_NOT_CERTAIN if they fit, but is_strict
+ * and some memory is unknown. Prints JSON in each of these cases. */
 mt_status mt_card_need_answer(const struct mt_card_need_question *question);

@@ -1,4 +1,4 @@
-/* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
+/* memtrace fit: whether a run fits a device, and which changes make it fit. */
 #include "analysis/fit/replayed_fit.h"
 #include "analysis/run_settings.h"
 #include "answer/output_file.h"
@@ -19,16 +19,16 @@
 #include <string.h>
 
 struct fit_options {
-    struct mt_run_options run;  /* the run to ask about, if any setting is given; the device, the trace and --json */
+    struct mt_run_options run;  /* the run of the question, if any setting is given; the device, the trace and --json */
     const char *which;          /* of the trace's runs */
-    uint64_t reserve_bytes;     /* of the device's memory, kept free; or MT_RESERVE_UNSET */
-    const char *with;           /* a run of another batch, to replay the run with others; NULL: none */
-    const char *batches;        /* of the run and of `with`: "4,8"; NULL: as the trace says */
-    const char *largest;        /* values of an argument of the program, "batch=1..512"; NULL: none is searched */
+    uint64_t reserve_bytes;     /* device memory to keep free; or MT_RESERVE_UNSET */
+    const char *with;           /* a run with another batch, which shows how memory grows; NULL: none */
+    const char *batches;        /* batches of the run and of `with`: "4,8"; NULL: from the trace */
+    const char *largest;        /* values of an argument of the program, "batch=1..512"; NULL: no search */
     struct mt_option_list vary; /* values of its other arguments */
-    struct mt_dry_options dry;  /* a program to ask about instead of a run; its steps are in `run` */
+    struct mt_dry_options dry;  /* a program instead of a run; its steps are in `run` */
     bool quiet, strict, annotate;
-    int scheduler;       /* MT_SCHEDULER_COUNT: no request is printed */
+    int scheduler;       /* MT_SCHEDULER_COUNT: print no request */
     const char *summary; /* a file to append Markdown to; NULL: none */
 };
 
@@ -70,16 +70,16 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* The run that is asked about. The texts of the plan belong to the trace or to `device`. The device of the plan is
- * as large as a run may be. */
+/* The run of the question. The trace or `device` owns the plan's texts. The plan's device has the memory that is
+ * available to the run. */
 struct asked {
-    struct mt_trace *trace;   /* NULL: the plan is of options */
+    struct mt_trace *trace;   /* NULL: the plan is from options */
     const struct mt_run *run; /* the trace's */
     struct mt_run_plan plan;
     struct mt_fit_device device;
 };
 
-/* Chooses the device that was asked about, which is simulated. */
+/* Chooses the simulated device for the device of the question. */
 static mt_status choose_device(const struct fit_options *fit, const char *device, struct asked *asked)
 {
     struct mt_card card;
@@ -96,7 +96,8 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
     return status == MT_OK ? choose_device(fit, device, asked) : status;
 }
 
-/* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
+/* Chooses the simulated device for the traced run's device. A card or host is replaced by a simulated one of the same
+ * size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
     if (fit->run.device != NULL)
@@ -106,7 +107,8 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
     return mt_fit_device_choose_traced(asked->trace, asked->run, fit->reserve_bytes, &asked->device);
 }
 
-/* Plans the traced run, which was found. It may still be running: only its settings are needed, and they are stored first. */
+/* Sets the plan from the traced run. The run may be in progress, since only its settings are needed, which are stored
+ * first. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
     mt_status status = mt_run_plan_of_run(asked->trace, asked->run, &asked->plan);
@@ -125,7 +127,7 @@ static mt_status plan_run(const struct fit_options *fit, struct asked *asked)
     return plan_options(fit, asked);
 }
 
-/* Plans the run with the allocator that was given or else, whatever the run had, PyTorch's. */
+/* Sets the plan, with the given allocator or, regardless of the run's allocator, PyTorch's. */
 static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
 {
     const char *alloc = fit->run.given[MT_SETTING_ALLOC];
@@ -167,9 +169,9 @@ static mt_status fit_by_simulation(const struct fit_options *fit, struct asked *
     return answer(fit, asked);
 }
 
-/* ---- a run that can't be made again ---- */
+/* ---- a run that can't be repeated ---- */
 
-/* Sets *out to true if the options ask about a traced run of another program than memtrace run. Opens the trace. */
+/* Sets *out to true if the question is about a traced run of another program than memtrace run. Opens the trace. */
 static mt_status is_replayed(const struct fit_options *fit, struct asked *asked, bool *out)
 {
     struct mt_settings settings;
@@ -184,7 +186,7 @@ static mt_status is_replayed(const struct fit_options *fit, struct asked *asked,
     return status;
 }
 
-/* Reads "4" or "4,8". */
+/* Parses "4" or "4,8". */
 static mt_status parse_batches(const char *text, struct mt_replayed_question *question)
 {
     static const char OPTION[] = "--batches";
@@ -198,7 +200,7 @@ static mt_status parse_batches(const char *text, struct mt_replayed_question *qu
     return status;
 }
 
-/* Finds the batch that a run says it had; 0 if it says none. */
+/* Finds the batch stored with a run; 0 if there is none. */
 static mt_status find_batch(const struct mt_question *question, int64_t *out)
 {
     const char *value;
@@ -273,9 +275,9 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
     return status;
 }
 
-/* ---- a program that is run dry ---- */
+/* ---- a program for dry runs ---- */
 
-/* True if the answer is about the bytes that programs need, and not about changes. */
+/* True if the question is about the memory that programs need, not about changes. */
 static bool is_about_need(const struct fit_options *fit)
 {
     bool has_several = false;
@@ -284,7 +286,7 @@ static bool is_about_need(const struct fit_options *fit)
     return has_several || fit->quiet || fit->annotate || fit->summary != NULL || fit->scheduler != MT_SCHEDULER_COUNT;
 }
 
-/* Fails with MT_USAGE for options that are about a run, and for a run or a trace in place of a program. */
+/* Fails with MT_USAGE for options of a run, and for a run or a trace in addition to a program. */
 static mt_status check_program(const struct fit_options *fit)
 {
     const char *program = fit->dry.words[0];
@@ -328,7 +330,7 @@ static mt_status fit_program(const struct fit_options *fit)
         mt_program_python_note(program.words, program.python);
     MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
-    program.free = NULL; /* the trials have more memory than the device */
+    program.free = NULL; /* the trials run with more memory than the device has */
     const mt_report_form form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT;
     if (is_about_need(fit))
         return fit_need(fit, &program, &asked.device);

@@ -1,4 +1,4 @@
-/* memtrace run: a training run, traced. */
+/* memtrace run: runs the built-in model and traces it. */
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
 #include "cli/run/run_options.h"
@@ -31,7 +31,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* The peaks and the traced run. Of a run without a trace, the peaks are the allocator's counters. */
+/* The peaks and the traced run. Without a trace, the peaks are from the allocator's counters. */
 struct findings {
     struct mt_question question; /* zero: not traced */
     struct mt_run_peaks peaks;
@@ -61,7 +61,7 @@ struct run_answer {
     json_t *losses, *grad_norms, *step_ms, *wall_ms;
     bool time_is_estimated;
     struct mt_run_peaks_answer peaks;
-    const struct mt_run_result *plan; /* NULL: none was followed */
+    const struct mt_run_result *plan; /* NULL: no plan was followed */
 };
 
 static const struct mt_field plan_fields[] = {
@@ -161,7 +161,7 @@ static void print_title(const struct mt_run_plan *plan, const struct mt_run_resu
     mt_print_line(&line);
 }
 
-/* The column of values behind their names. */
+/* The column of values after their names. */
 enum { VALUE_COLUMN = 14 };
 
 /* Prints the name, and the words wrapped in the column of values; releases them. */
@@ -183,7 +183,7 @@ static void print_losses(const struct mt_run_result *result)
     print_value("losses", &losses);
 }
 
-/* Returns the mean of the steps from `begin` on that have a time; NAN if there is none. */
+/* Returns the mean time of the steps in [begin, end) that have a time; NAN if there is none. */
 static double mean_of(const double *ms, int64_t begin, int64_t end)
 {
     double sum = 0;
@@ -228,7 +228,7 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     print_value("steps", &words);
 }
 
-/* Prints a command to ask next and a remark on it, aligned with those of its neighbours. */
+/* Prints a command to run next and a remark, aligned with other hints. */
 static void print_hint(const char *command, const char *trace_option, const char *tells)
 {
     printf("  memtrace %s%s%*s  # %s\n", command, trace_option, 18 - (int)strlen(command), "", tells);
@@ -271,7 +271,7 @@ static mt_status report(const struct mt_run_plan *plan, const struct mt_run_resu
     return status;
 }
 
-/* Says that nothing is lost, and ends the program as usual. */
+/* Prints that nothing is lost, and ends the program in the usual way. */
 static void on_interrupt(int number)
 {
     mt_interrupt_say("\nmemtrace: interrupted; the trace has everything until now\n");
@@ -293,7 +293,7 @@ static mt_status run_traced(const struct mt_run_plan *plan, const struct mt_metr
     return mt_error_restore(&error, MT_OK);
 }
 
-/* Fails if the tokens that the steps read are not there, before the trace gets a run that could not begin. */
+/* Fails if the tokens to read do not exist, before a run is added to the trace. */
 static mt_status check_data(const struct mt_run_plan *plan)
 {
     struct mt_token_source *tokens = NULL;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 struct sweep_options {
-    struct mt_run_options run; /* lists of values of the axes, and the values of all other settings */
+    struct mt_run_options run; /* lists of values for the axes, and single values for other settings */
     bool again;
     int format;                 /* of mt_report_format_names */
     struct mt_option_list vary; /* values of a program's arguments */
@@ -46,9 +46,9 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* The runs of the trace that cells are compared with, and their settings. */
+/* The trace's runs and their settings, to be compared with cells. */
 struct earlier {
-    struct mt_trace *trace; /* NULL: there is none yet */
+    struct mt_trace *trace; /* NULL: no trace yet */
     struct earlier_run {
         int64_t id;
         struct mt_settings settings;
@@ -56,7 +56,7 @@ struct earlier {
     size_t count;
 };
 
-/* Keeps the run if it ended by itself: another one might end otherwise. */
+/* Keeps the run if it is done or ran out of memory. A repetition of any other run could end differently. */
 static mt_status keep_run(void *context, struct mt_trace *trace, const struct mt_run *run)
 {
     struct earlier *earlier = context;
@@ -85,7 +85,7 @@ static void release_earlier(struct earlier *earlier)
     mt_trace_close(earlier->trace);
 }
 
-/* Returns the newest run that is what the cell would be on this device; 0: none. */
+/* Returns the newest run that is equal to the cell on this device; 0: none. */
 static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_cell *cell,
                           const struct mt_device *device)
 {
@@ -98,7 +98,7 @@ static int64_t find_equal(const struct earlier *earlier, const struct mt_sweep_c
     return found;
 }
 
-/* Marks the cells that the trace has. */
+/* Marks the cells that the trace already has. */
 static mt_status find_cells(const struct sweep_options *sweep, const struct mt_sweep_grid *grid,
                             const struct mt_device *device, struct mt_sweep_result *results)
 {
@@ -113,8 +113,8 @@ static mt_status find_cells(const struct sweep_options *sweep, const struct mt_s
     return status;
 }
 
-/* Opens the device once before all cells, so that its error is printed once. Settles the device that "auto" is,
- * and if its kernels can be watched. */
+/* Opens the device once before all cells, so that its error is printed only once. Resolves the device "auto", and finds
+ * out whether its kernels can be watched. */
 static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid *grid, struct mt_sweep_result *results)
 {
     const char *spelling = sweep->run.device != NULL ? sweep->run.device : MT_DEVICE_AUTO;
@@ -147,7 +147,7 @@ static void note_cell(const struct mt_sweep_grid *grid, size_t cell, const struc
     mt_text_release(&text);
 }
 
-/* Runs a cell. Running out of memory is an answer; any other failure is kept with the cell, and noted if it has a run. */
+/* Runs a cell. Out of memory is a result; any other failure is stored with the cell, and noted if it has a run. */
 static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_result *out)
 {
     struct mt_run_result result;
@@ -167,7 +167,7 @@ static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_resu
     return status;
 }
 
-/* Set by the first ^C: a handler may do no more. It is the one global variable of the command line. */
+/* Set by the first ^C, since a signal handler may do nothing more. The only global variable of the command line. */
 static volatile sig_atomic_t is_interrupted;
 
 static void on_interrupt(int number)
@@ -177,9 +177,9 @@ static void on_interrupt(int number)
     mt_interrupt_say("\nmemtrace: this cell is ended first; ^C again leaves it undone\n");
 }
 
-/* Runs every cell that the trace does not have, and returns the status of the first that failed. Goes on after a
- * failed run. Ends early at ^C, or if the trace takes no run, as when another process writes it: it would not take
- * the next one. *out_count is the number of cells that were dealt with. */
+/* Runs every cell that the trace does not have, and returns the first failure. Continues after a failed run. Ends early
+ * at ^C, or if no run can be added to the trace, for example since another process writes it. *out_count is the number
+ * of cells that were handled. */
 static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results, size_t *out_count)
 {
     mt_status first = MT_OK;
@@ -197,7 +197,7 @@ static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_res
     return first;
 }
 
-/* Fails for a sweep that ended after `count` cells, or some of whose cells failed. */
+/* Fails for a sweep that ended after `count` cells, or with failed cells. */
 static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results,
                             size_t count)
 {
@@ -259,7 +259,7 @@ static mt_status run_sweep(const void *given)
     if (sweep->dry.free != NULL)
         return mt_fail(MT_USAGE, "--free is about a program's card; here it is --device sim:CARD:free=SIZE");
     struct mt_run_options base = sweep->run;
-    base.json = false; /* the answer of a sweep has no gradients, so none is read back */
+    base.json = false; /* JSON of a sweep has no gradients, so they need not be read back */
     struct mt_sweep_grid grid;
     mt_status status = mt_sweep_grid_create(&base, &grid);
     if (status == MT_OK) {

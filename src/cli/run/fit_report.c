@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A run on the device, as the answer has it. */
+/* A run on the device, for the answer. */
 struct fitted {
     struct mt_fit fit;
     int64_t room_bytes;
@@ -27,9 +27,9 @@ static const struct mt_row_type fitted_type = MT_ROW_TYPE(struct fitted, fitted_
 
 /* A run with changes. */
 struct remedy_row {
-    struct fitted fitted; /* first, so that tables have its columns */
+    struct fitted fitted; /* first, so that tables find its columns */
     struct mt_text change, command;
-    const char *shown_change, *shown_command; /* those texts */
+    const char *shown_change, *shown_command; /* data of the two texts */
 };
 
 static const struct mt_field remedy_fields[] = {
@@ -56,7 +56,7 @@ static const struct mt_row_type largest_type = MT_ROW_TYPE(struct mt_fit_answer,
 
 enum { MOST_REMEDIES = MT_SETTING_COUNT + MT_MOST_COMBINED + 1 };
 
-/* The answer. Invariant: remedies are the single ones, then the combined, then the gentler. */
+/* The answer. Invariant: remedies has the single ones, then the combined, then the gentler. */
 struct answer {
     int64_t run; /* 0: options described it */
     const char *name, *model, *device, *simulated_device, *command, *best_command, *smallest_card;
@@ -124,7 +124,7 @@ static void fill_remedies(const struct mt_fit_remedy *remedies, size_t count, st
     }
 }
 
-/* Returns the run that is asked about, as an object. */
+/* Returns the run's settings as an object. */
 static json_t *settings_json(const struct mt_run_plan *plan)
 {
     mt_setting settings[MT_SETTING_COUNT];
@@ -241,7 +241,7 @@ static void print_verdict(const struct mt_fit *fit)
     print_squeeze(fit);
 }
 
-/* Returns the bytes of parameters and, where they are trained, of their gradients and the optimizer's two moments. */
+/* Returns the bytes of the parameters and, in training, of their gradients and the optimizer's two moments. */
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
     uint64_t bytes = mt_model_parameter_count(&config->model) * mt_dtype_bytes(config->parameter_dtype);
@@ -250,7 +250,7 @@ static uint64_t state_bytes(const struct mt_training_config *config)
     return config->optimizer == MT_OPTIMIZER_NONE ? 2 * bytes : 4 * bytes;
 }
 
-/* Returns what state_bytes counts beside the parameters. */
+/* Returns the names of the other parts of state_bytes, in addition to parameters. */
 static const char *state_words(const struct mt_training_config *config)
 {
     if (config->mode != MT_MODE_FWD_BWD)
@@ -317,7 +317,7 @@ static void print_largest(const struct mt_fit_answer *answer)
         mt_say("The unchanged run fits none of the known cards.");
 }
 
-/* True if a change of a listed run is memtrace's own policy. */
+/* True if a listed run's change is memtrace's own policy. */
 static bool changes_policy(const struct answer *answer)
 {
     for (size_t i = 0; i < answer->single_count; i++)
@@ -326,7 +326,7 @@ static bool changes_policy(const struct answer *answer)
     return false;
 }
 
-/* Prints the basis of the figures. */
+/* Prints the assumptions of the figures. */
 static void print_basis(const struct mt_fit_question *question, const struct answer *answer)
 {
     mt_policy policy = question->plan->alloc.policy;
@@ -342,7 +342,7 @@ static void print_basis(const struct mt_fit_question *question, const struct ans
     mt_print_line(&text);
 }
 
-/* Prints what the card can't do for the run, or for a change that is otherwise offered. */
+/* Prints what the card lacks for the run, or for a change that is usually offered. */
 static void print_lacks(const struct mt_fit_question *question, const struct mt_fit_answer *found)
 {
     const mt_autocast autocast = question->plan->config.autocast;
@@ -353,7 +353,7 @@ static void print_lacks(const struct mt_fit_question *question, const struct mt_
                                         : "autocast would be emulated there, and slow, so it is not offered.");
 }
 
-/* Prints the memory that is kept free. */
+/* Prints how much memory is kept free. */
 static void print_reserve(const struct mt_fit_device *device)
 {
     if (device->reserve_bytes == 0) {

@@ -1,4 +1,4 @@
-/* The answer of `fit`, for people and as JSON. */
+/* The answer of `fit`, as text and as JSON. */
 #pragma once
 
 #include "analysis/fit/fit.h"
@@ -6,8 +6,8 @@
 #include "cli/output/output.h"
 #include "trace/query/trace.h"
 
-/* The question. `run` is the traced run that the plan was taken from; NULL: it was taken from options. The plan's device
- * is the simulated one of `device`. */
+/* The question. `run` is the traced run of the plan; NULL: the plan is from options. The plan's device is the simulated
+ * one in `device`. */
 struct mt_fit_question {
     const struct mt_run_plan *plan;
     const struct mt_run *run;

@@ -16,7 +16,7 @@
 struct asked {
     const struct mt_dry_options *program;
     const struct mt_fit_device *device;
-    const struct mt_dry_report *report; /* of the program as it is */
+    const struct mt_dry_report *report; /* of the unchanged program */
 };
 
 struct answer {
@@ -114,7 +114,7 @@ static void print_verdict(const struct answer *answer)
     mt_text_release(&who);
 }
 
-/* Prints the lines that make each change that lowers what is reserved. */
+/* Prints the lines to write for each change that lowers the reserved peak. */
 static void print_hints(const struct mt_trial_rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++) {
@@ -182,7 +182,7 @@ static mt_status print_answer(const struct asked *asked, const struct mt_program
     return found->fit.plain.peak.fits ? MT_OK : mt_fail(MT_FAILED, "the program does not fit %s", asked->device->name);
 }
 
-/* ---- while changes are tried ---- */
+/* ---- progress ---- */
 
 static void note_begin(void *context, size_t count)
 {
@@ -190,7 +190,7 @@ static void note_begin(void *context, size_t count)
     mt_note("%zu dry runs of the program", count);
 }
 
-/* Notes the result of a trial: "3 of 9: fused optimizer: 7.75 GiB reserved, does not fit". */
+/* Prints a note with the result of a trial: "3 of 9: fused optimizer: 7.75 GiB reserved, does not fit". */
 static void note_trial(void *context, const struct mt_dry_trial *trial, size_t number, size_t count)
 {
     (void)context;
@@ -209,7 +209,7 @@ static void note_trial(void *context, const struct mt_dry_trial *trial, size_t n
     mt_text_release(&line);
 }
 
-/* Notes what the first dry run noted, which holds for all, and loads its report. */
+/* Notes the first dry run's notes, which apply to all, and loads its report. */
 static void note_plain(void *context, const struct mt_program_outcome *outcome)
 {
     struct mt_dry_report *report = context;
@@ -217,7 +217,7 @@ static void note_plain(void *context, const struct mt_program_outcome *outcome)
     mt_dry_report_load(outcome, "", "", report);
 }
 
-/* Fails for a program that fails as it is, with the end of its output, and for a dry run of it that was killed. */
+/* Fails if the unchanged program fails, with the end of its output, or if its dry run was killed. */
 static mt_status fail_program(const struct mt_program_fit *found)
 {
     if (found->fit.plain.outcome == MT_TRIAL_KILLED)
@@ -227,7 +227,7 @@ static mt_status fail_program(const struct mt_program_fit *found)
     return mt_fail(MT_FAILED, "the program fails as it is, without a change; see above");
 }
 
-/* Prints the answer about a program that ran. */
+/* Prints the answer for a program that ran. */
 static mt_status answer_program(const struct asked *asked, const struct mt_program_fit *found,
                                 struct mt_dry_report *report, mt_report_form form, mt_fit_strictness strictness)
 {

@@ -19,7 +19,7 @@ struct trial_row {
     const struct mt_largest_trial *trial;
     int64_t value, rank;
     const char *state, *words;
-    const struct mt_replay_result *peak; /* NULL: not known */
+    const struct mt_replay_result *peak; /* NULL: unknown */
     uint64_t allocated_bytes, reserved_bytes, outside_bytes, needed_bytes;
     struct mt_figure room;
 };
@@ -38,7 +38,7 @@ static const struct mt_field trial_fields[] = {
 };
 static const struct mt_row_type trial_type = MT_ROW_TYPE(struct trial_row, trial_fields);
 
-/* The columns of a table of trials behind the values. */
+/* The columns of a table of trials after the values. */
 static const struct mt_field trial_columns[] = {
     MT_TEXT(struct trial_row, state, "state", "", NULL),
     MT_SOME_BYTES(struct trial_row, allocated_bytes, "allocated_bytes", "peak allocated", NULL),
@@ -49,7 +49,7 @@ static const struct mt_field trial_columns[] = {
 static const struct mt_field rank_column = MT_KNOWN(struct trial_row, rank, "rank", "of rank", NULL);
 enum { TRIAL_COLUMNS = sizeof trial_columns / sizeof trial_columns[0] };
 
-/* The answer for a combination of the other arguments' values. Pointers are into the trials; NULL: there is none. */
+/* The answer for a combination of the other arguments' values. Pointers refer to the trials; NULL: none. */
 struct cell_row {
     const char *values[MT_MOST_VARIED];
     json_t *axes;
@@ -110,7 +110,8 @@ static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_
 
 /* ---- rows ---- */
 
-/* Returns the values of a cell by name, and sets their texts. The searched argument is the last list, and not among them. */
+/* Returns the values of a cell by name, and sets their texts. The searched argument is the last list, and is not
+ * included. */
 static json_t *axes_of(const struct mt_largest_found *found, size_t cell, const char **values)
 {
     const struct mt_vary_grid *grid = &found->grid;
@@ -141,7 +142,7 @@ static void make_trial(const struct mt_largest_found *found, const struct mt_lar
     out->room = mt_figure_difference(mt_largest_trial_room_bytes(trial));
 }
 
-/* Orders trials by their cell, then their value. */
+/* Orders trials by cell, then by value. */
 static int compare_trials(const void *a, const void *b)
 {
     const struct mt_largest_trial *one = ((const struct trial_row *)a)->trial;
@@ -227,9 +228,9 @@ static void release(struct answer *answer)
     mt_text_release(&answer->words);
 }
 
-/* ---- for people ---- */
+/* ---- text ---- */
 
-/* Returns the memory that a trial lacks; 0: it fits, or that is not known. */
+/* Returns the memory that a trial lacks; 0: it fits, or unknown. */
 static uint64_t short_bytes(const struct trial_row *row)
 {
     const int64_t room_bytes = row->peak != NULL ? mt_largest_trial_room_bytes(row->trial) : 0;
@@ -271,7 +272,7 @@ static void say_largest(const struct answer *answer, const struct trial_row *row
     mt_print_line(&line);
 }
 
-/* Prints "batch 7 is 1.53 GiB short." or how it fails. */
+/* Prints "batch 7 is 1.53 GiB short." or how the program fails. */
 static void say_refused(const struct answer *answer, const struct trial_row *row)
 {
     struct mt_text line = {0};
@@ -297,7 +298,7 @@ static void say_exception(const struct answer *answer, const struct trial_row *r
     mt_print_line(&line);
 }
 
-/* Prints what ends the values that fit, if that is not plain from the table of several combinations. */
+/* Prints why larger values do not fit, unless the table of several combinations shows it. */
 static void say_end(const struct answer *answer, const struct cell_row *cell)
 {
     const bool is_plain = answer->cell_count > 1 && cell->next != NULL && cell->next == cell->too_large;
@@ -320,7 +321,7 @@ static void say_one(const struct answer *answer)
     say_end(answer, &answer->cells[0]);
 }
 
-/* Makes columns of the other arguments' values. Returns the end of them. */
+/* Adds columns for the other arguments' values. Returns the end of the columns. */
 static struct mt_field *make_columns(const struct mt_largest_found *found, size_t offset, struct mt_field *out)
 {
     for (size_t i = 0; i + 1 < found->grid.count; i++)
@@ -374,9 +375,9 @@ static void print_text(const struct mt_largest_found *found, const struct answer
     print_trials(found, answer);
 }
 
-/* ---- while it searches ---- */
+/* ---- progress ---- */
 
-/* True if the program ran with this value, and with none before. */
+/* True if the program ran with this value, for the first time. */
 static bool is_first(const struct mt_largest_found *found, const struct mt_largest_trial *trial)
 {
     for (size_t i = 0; i + 1 < found->count; i++)
@@ -385,7 +386,8 @@ static bool is_first(const struct mt_largest_found *found, const struct mt_large
     return trial->has_peak;
 }
 
-/* Notes what the first dry run assumed or left out, which holds for all, and the result: "batch 22: 41.32 GiB reserved, does not fit". */
+/* Notes which parts the first dry run assumed or left out, which apply to all, and the result: "batch 22: 41.32 GiB
+ * reserved, does not fit". */
 static void note_trial(void *context, const struct mt_largest_found *found, const struct mt_largest_trial *trial,
                        const struct mt_program_outcome *outcome)
 {
@@ -408,7 +410,7 @@ static void note_trial(void *context, const struct mt_largest_found *found, cons
     mt_text_release(&line);
 }
 
-/* Fails for a program that ran with no value, with the end of its output. */
+/* Fails for a program that did not run with any value, with the end of its output. */
 static mt_status fail_program(const struct mt_largest_found *found)
 {
     if (found->said.length == 0)

@@ -27,7 +27,7 @@ static const struct mt_field row_fields[] = {
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
-/* What a table has behind the values. */
+/* The columns of a table after the values. */
 static const struct mt_field result_fields[] = {
     MT_SOME_BYTES(struct row, cell.allocated_bytes, "allocated_bytes", "peak allocated", NULL),
     MT_SOME_BYTES(struct row, cell.reserved_bytes, "reserved_bytes", "reserved", NULL),
@@ -82,7 +82,7 @@ static bool has_ranks(const struct answer *answer)
     return false;
 }
 
-/* Makes the columns: the values, then the results. */
+/* Creates the columns: the values, then the results. */
 static void make_columns(const struct mt_vary_grid *grid, const struct answer *answer, struct mt_field *out)
 {
     for (size_t i = 0; i < grid->count; i++)
@@ -130,7 +130,7 @@ static void note_cell(void *context, const struct mt_vary_grid *grid, size_t cel
     mt_text_release(&title);
 }
 
-/* Prints the cells that were run. *out has their counts; its other members are not to be used. */
+/* Prints the cells that were run. Sets the counts in *out; its other members are temporary. */
 static mt_status print_cells(const struct mt_program_sweep *sweep, const struct mt_program_sweep_found *found,
                              mt_report_form form, struct answer *out)
 {

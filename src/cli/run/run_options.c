@@ -12,7 +12,7 @@ static const mt_option_kind option_kinds[] = {[MT_SETTING_IS_INTEGER] = MT_OPTIO
                                               [MT_SETTING_IS_SWITCH] = MT_OPTION_CHOICE,
                                               [MT_SETTING_IS_TEXT] = MT_OPTION_TEXT};
 
-/* Puts "off|bf16" into `out`, and returns it. */
+/* Writes "off|bf16" into `out`, and returns it. */
 static const char *join_choices(const char *const *choices, char out[MT_OPTION_TEXT_BYTES])
 {
     int length = 0;
@@ -23,7 +23,7 @@ static const char *join_choices(const char *const *choices, char out[MT_OPTION_T
     return out;
 }
 
-/* Returns the help's word for the value, which `text` may hold. */
+/* Returns the help's placeholder for the value, which may be stored in `text`. */
 static const char *value_word(const struct mt_setting_entry *entry, char text[MT_OPTION_TEXT_BYTES])
 {
     if (entry->value != NULL)
@@ -59,7 +59,7 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
     assert(strlen(one) <= ROOM);
     snprintf(texts->value, sizeof texts->value, "%.*s,...", (int)ROOM, one);
     out->value = texts->value;
-    out->kind = MT_OPTION_TEXT; /* each value of the list is checked where the list is cut */
+    out->kind = MT_OPTION_TEXT; /* values are checked when the list is split */
     return true;
 }
 
@@ -87,7 +87,7 @@ bool mt_run_options_describe(const struct mt_run_options *options)
     return false;
 }
 
-/* Fails for a name that --run would take for a number. */
+/* Fails for a name that --run would interpret as a number. */
 static mt_status check_name(const char *name)
 {
     if (name == NULL || name[strspn(name, "0123456789")] != '\0')

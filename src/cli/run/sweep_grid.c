@@ -14,8 +14,8 @@ struct values {
     const char *of[MT_SETTING_COUNT][MOST_VALUES];
 };
 
-/* Returns the length of the value at `text`. It ends at the comma before the next value, which starts with
- * `begin`, or at the end. */
+/* Returns the length of the value at `text`. It ends at the comma before the next value, which begins with `begin`, or
+ * at the end. */
 static size_t value_length(const char *text, const char *begin)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ','))
@@ -35,7 +35,7 @@ static mt_status check_value(const char *const *values, size_t count)
     return MT_OK;
 }
 
-/* Cuts the list into values. */
+/* Splits the list into values. */
 static mt_status cut_list(mt_setting axis, const char *list, struct mt_sweep_grid *grid, struct values *out)
 {
     const char *begin = mt_setting_table[axis].list_begin != NULL ? mt_setting_table[axis].list_begin : "";
@@ -54,7 +54,7 @@ static mt_status cut_list(mt_setting axis, const char *list, struct mt_sweep_gri
     return MT_OK;
 }
 
-/* Puts the option of the setting before the error's text. */
+/* Adds the setting's option to the error's text. */
 static mt_status fail_axis(mt_setting axis, mt_status status)
 {
     char option[MT_OPTION_TEXT_BYTES];
@@ -90,7 +90,7 @@ static void choose_values(const struct mt_sweep_grid *grid, const struct values 
     assert(number == 0);
 }
 
-/* Returns the sweep's name and the values that tell its cells apart: "baseline-small-128". The caller frees it. */
+/* Returns the sweep's name with the values of the cell: "baseline-small-128". The caller frees it. */
 static char *name_cell(const struct mt_sweep_grid *grid, const char *name, const struct mt_sweep_cell *cell)
 {
     struct mt_text text = {0};
@@ -101,7 +101,7 @@ static char *name_cell(const struct mt_sweep_grid *grid, const char *name, const
     return text.data;
 }
 
-/* Takes a value of an axis as `run` takes its option. */
+/* Sets a value of an axis as `run` does for its option. */
 static mt_status choose(mt_setting axis, const char *value, struct mt_run_options *options)
 {
     struct mt_option_texts texts;

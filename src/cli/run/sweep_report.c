@@ -12,26 +12,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cell, and its run as the trace has it. Times are by the device's clock. */
+/* A cell and its run in the trace. Times are measured by the device's clock. */
 struct row {
     const struct mt_sweep_cell *cell;
     struct mt_sweep_result result;
-    const struct mt_run *run; /* NULL: it has none */
+    const struct mt_run *run; /* NULL: none */
     struct mt_steps_row steps;
     const struct mt_steps_row *oom;           /* NULL: it did not run out of memory */
-    uint64_t allocated_bytes, reserved_bytes; /* the peaks; 0: there is no run */
+    uint64_t allocated_bytes, reserved_bytes; /* the peaks; 0: no run */
     const char *name, *state;
     bool was_there, time_is_estimated;
     json_t *axes;
-    char *values[MT_SETTING_COUNT];               /* of axes, as shown; owned */
-    struct mt_text told;                          /* the state in words */
-    double step_ms;                               /* this and the others: NAN if not known */
-    double variation;                             /* the deviation of a step by its mean */
-    double speedup;                               /* step_ms of the first row of the same work, by this one's */
-    struct mt_figure step, tokens, warmup, total; /* with "est. " where they are estimates */
+    char *values[MT_SETTING_COUNT]; /* of axes, in the shown form; owned */
+    struct mt_text told;            /* the state in words */
+    double step_ms;                 /* this and the others: NAN if unknown */
+    double variation;               /* standard deviation of the step time, relative to its mean */
+    double speedup;                 /* step_ms of the first row with the same work, divided by this row's */
+    struct mt_figure step, tokens, warmup, total; /* with "est. " for estimates */
 };
 
-/* What a run took: for JSON, and for the columns of tables. */
+/* The results of a run: for JSON, and for the columns of tables. */
 static const struct mt_field result_fields[] = {
     MT_SOME_BYTES(struct row, allocated_bytes, "allocated_bytes", "peak allocated",
                   "the peak; of a run that ended early, until then"),
@@ -67,7 +67,7 @@ static const struct mt_field row_fields[] = {
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
-/* A column of CSV, whose times are numbers alone. */
+/* A column of CSV, where times are only numbers. */
 static const struct mt_field estimate_field =
     MT_FLAG(struct row, time_is_estimated, "time_is_estimated", NULL, "on sim");
 
@@ -78,7 +78,7 @@ static const struct mt_field end_fields[] = {
     MT_FIELDS_END,
 };
 
-/* All cells, and how many of them ended so. */
+/* All cells, and the number of cells for each outcome. */
 struct answer {
     const char *trace;
     size_t done, oom, failed, was_there;
@@ -97,7 +97,7 @@ static const struct mt_field answer_fields[] = {
 };
 const struct mt_row_type mt_sweep_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
-/* Adds the cell's value of the axis, given or not. A text is added as it was given. */
+/* Adds the cell's value of the axis, or the default. A given value is added as it was written. */
 static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, struct mt_text *text)
 {
     if (mt_setting_table[axis].kind == MT_SETTING_IS_TEXT && cell->value[axis] != NULL)
@@ -106,7 +106,7 @@ static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, st
         mt_setting_format(axis, &cell->plan, text);
 }
 
-/* Returns the cell's values by axis, numbers where they are some. */
+/* Returns the cell's values by axis, as numbers if possible. */
 static json_t *axes_json(const struct mt_sweep_cell *cell)
 {
     struct mt_text text = {0};
@@ -127,13 +127,13 @@ static bool is_oom(const struct row *row)
     return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
 }
 
-/* Returns a time, or a rate, that says so if it is an estimate. */
+/* Returns a time or a rate, marked if it is an estimate. */
 static struct mt_figure time_figure(const struct row *row, int decimals, double value)
 {
     return mt_figure_number(value, "%s%.*f", row->time_is_estimated ? "est. " : "", decimals, value);
 }
 
-/* Sums the durations of the steps, and of those of the warm-up. */
+/* Sums the durations of the steps, and of the warm-up steps. */
 static mt_status load_seconds(struct mt_trace *trace, struct row *row)
 {
     struct mt_measurement_row *steps;
@@ -153,7 +153,7 @@ static mt_status load_seconds(struct mt_trace *trace, struct row *row)
     return status;
 }
 
-/* Reads what the trace has of the row's run. */
+/* Loads the data of the row's run from the trace. */
 static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
     const struct mt_training_config *config = &row->cell->plan.config;
@@ -218,7 +218,7 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
     return status;
 }
 
-/* True if a step of either row does the same work, however it does it. */
+/* True if a step of both rows does the same work, possibly in different ways. */
 static bool is_same_work(const struct row *a, const struct row *b)
 {
     static const mt_setting work[] = {MT_SETTING_MODEL, MT_SETTING_MODE,      MT_SETTING_SEQ,
@@ -229,7 +229,7 @@ static bool is_same_work(const struct row *a, const struct row *b)
     return true;
 }
 
-/* Compares each row with the first of the same work, which may be itself. */
+/* Compares each row with the first row with the same work, possibly itself. */
 static void compare_rows(struct row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -250,7 +250,7 @@ static void count_row(const struct row *row, struct answer *answer)
     answer->done += !has_failed && !is_oom(row);
 }
 
-/* Loads the rows, in the order of the grid. Their texts are those of *out_trace, NULL if no cell has a run. */
+/* Loads the rows, in the order of the grid. Borrows texts from *out_trace, which is NULL if no cell has a run. */
 static mt_status load(const struct mt_sweep *sweep, struct mt_trace **out_trace, struct answer *out)
 {
     size_t count = sweep->grid->cell_count;
@@ -276,7 +276,7 @@ static bool is_shown(const struct mt_sweep_grid *grid, mt_setting axis)
     return mt_setting_table[axis].axis == MT_AXIS_ALWAYS || grid->value_count[axis] > 1;
 }
 
-/* Puts "zero-grad" into `text`, and returns it. */
+/* Writes "zero-grad" into `text`, and returns it. */
 static const char *axis_title(mt_setting axis, char text[MT_OPTION_TEXT_BYTES])
 {
     return mt_run_option_spell(axis, text) + strlen("--");
@@ -297,10 +297,10 @@ void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sw
     }
 }
 
-/* The columns of a table, and the names of those that a narrow terminal leaves out, the first of them first. */
+/* The columns of a table, and the names of those that a narrow terminal leaves out, in that order. */
 enum { END_COUNT = 2, MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COUNT + 1 + END_COUNT };
 struct columns {
-    struct mt_field fields[MOST_COLUMNS + 1]; /* as mt_row_type has them */
+    struct mt_field fields[MOST_COLUMNS + 1]; /* for mt_row_type */
     size_t count;
     struct mt_text spare;
     char titles[MT_SETTING_COUNT][MT_OPTION_TEXT_BYTES];
@@ -317,7 +317,7 @@ static void add_axis(const struct mt_sweep_grid *grid, mt_setting axis, struct c
         mt_text_add(&out->spare, "%s ", mt_setting_table[axis].name);
 }
 
-/* True if the column says something: a speed-up over another row, a warm-up. */
+/* True if the column has information: a speed-up over another row, a warm-up. */
 static bool has_column(const struct answer *answer, const struct mt_field *field)
 {
     bool is_speedup = field->offset == offsetof(struct row, speedup);
@@ -338,8 +338,8 @@ static bool is_column(const struct columns *columns, const char *name)
     return false;
 }
 
-/* Chooses the columns. A narrow terminal leaves out first those that are the same in all cells, then those of
- * least interest. */
+/* Chooses the columns. A narrow terminal first leaves out those with equal values in all cells, then the least
+ * interesting ones. */
 static void choose_columns(const struct mt_sweep_grid *grid, const struct answer *answer, mt_report_form form,
                            struct columns *out)
 {

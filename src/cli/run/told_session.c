@@ -57,7 +57,7 @@ static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
     return largest;
 }
 
-/* Adds the live bytes by category, the largest first. Those below a hundredth are added up. */
+/* Adds the live bytes by category, largest first. Categories below a hundredth are combined. */
 static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
 {
     uint64_t whole = 0, told = 0, bytes;
@@ -82,9 +82,9 @@ static void add_next(const char *trace, struct mt_text *out)
     mt_text_add(out, ", which says why, and which change would have prevented it");
 }
 
-/* Adds the lines that follow the allocator's message: the op that asked, the live bytes by category, the segments
- * that were given back in vain, and the command to ask next if there is a trace. Adds nothing if every request was
- * met. */
+/* Adds the lines after the allocator's message: the op of the request, the live bytes by category, the segments that
+ * were released without success, and the command to run next if there is a trace. Adds nothing if every request
+ * succeeded. */
 static void describe_refusal(void *context, const struct mt_alloc_refusal *refusal, const struct mt_interner *interner,
                              struct mt_text *out)
 {
@@ -150,5 +150,5 @@ void mt_interrupt_release(const struct sigaction *before)
 void mt_interrupt_say(const char *text)
 {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* nobody to tell */
+        return; /* no terminal to write to */
 }

@@ -1,4 +1,4 @@
-/* memtrace attention: one attention layer alone, in each of its variants, at growing lengths. */
+/* memtrace attention: one attention layer, in each of its variants, at increasing lengths. */
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
@@ -67,7 +67,7 @@ static const struct mt_option options[] = {
 };
 #undef OPTION
 
-/* The values that a list may have: names out of choices, or numbers. */
+/* The allowed values of a list: names from choices, or numbers. */
 struct rule {
     const char *option;
     const char *const *choices; /* NULL: numbers */
@@ -101,7 +101,8 @@ static mt_status add_value(const struct rule *rule, const char *text, struct mt_
     return MT_OK;
 }
 
-/* Reads values with commas between ("256,1024"), each once. Fails with MT_USAGE for anything else, none, or one twice. */
+/* Parses distinct values separated by commas ("256,1024"). Fails with MT_USAGE for other text, an empty list, or a
+ * repeated value. */
 static mt_status read_list(const struct rule *rule, const char *text, struct mt_value_list *out)
 {
     char *copy = mt_host_strdup(text), *rest = copy;
@@ -113,7 +114,7 @@ static mt_status read_list(const struct rule *rule, const char *text, struct mt_
     return status;
 }
 
-/* The usual lengths are those of the published study; on the slow device, one that takes plain C seconds. */
+/* Default lengths are the published study's; on the slow CPU device, one length that takes seconds in plain C. */
 static mt_status fill_grid(const struct attention_options *given, const struct mt_device *device,
                            struct mt_attention_grid *out)
 {
@@ -141,7 +142,7 @@ static mt_status fill_grid(const struct attention_options *given, const struct m
     return status == MT_OK ? mt_attention_grid_check(out) : status;
 }
 
-/* Writes a line that overwrites itself, for a person who waits. */
+/* Prints progress on a line that overwrites itself. */
 static void show_progress(size_t cell, size_t count, const struct mt_attention_case *study)
 {
     struct mt_text text = {0};
@@ -171,7 +172,7 @@ static mt_status run_cells(struct mt_attention_session *session, struct mt_atten
     return mt_status_keep(status, mt_attention_session_close(session));
 }
 
-/* Returns the bytes that a run could have: of a card, those that nobody has taken. */
+/* Returns the bytes available to a run: on a card, those that no process uses. */
 static uint64_t usable_bytes(struct mt_device *device)
 {
     struct mt_device_memory memory;
@@ -180,7 +181,7 @@ static uint64_t usable_bytes(struct mt_device *device)
     return device->capacity_bytes;
 }
 
-/* A limit is of the cells that differ in length alone. */
+/* There is one limit for all cells that differ only in length. */
 static mt_status find_limits(const struct mt_attention_session *session, struct mt_attention_answer *answer)
 {
     const struct mt_attention_grid *grid = &answer->grid;
@@ -197,7 +198,7 @@ static mt_status find_limits(const struct mt_attention_session *session, struct 
     return status;
 }
 
-/* Names the commands that ask about the runs of the trace. */
+/* Prints the commands for the runs of the trace. */
 static void print_next(const struct mt_attention_answer *answer)
 {
     int64_t first = answer->cells[0].run, last = answer->cells[answer->cell_count - 1].run;

@@ -1,4 +1,4 @@
-/* memtrace report: the tables of the published study, from the runs of a trace. */
+/* memtrace report: a page with the runs of a trace, and the tables of the published study. */
 #include "answer/output_file.h"
 #include "answer/report_page.h"
 #include "cli/command.h"
@@ -45,7 +45,7 @@ static const struct mt_option options[] = {
 };
 #undef OPTION
 
-/* The endings of names by format. */
+/* File name extensions by format. */
 static const struct {
     const char *ending;
     format format;
@@ -55,15 +55,15 @@ static const struct {
                {".markdown", FORMAT_MARKDOWN},
                {".txt", FORMAT_MARKDOWN}};
 
-/* Returns the ending of a path's name, ".html"; "" if it has none. */
+/* Returns the extension of a path's name, ".html"; "" if it has none. */
 static const char *ending_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path, *dot = strrchr(name, '.');
     return dot != NULL && dot != name ? dot : "";
 }
 
-/* Finds the format: the given one, or the one of the output's ending. A name without an ending is Markdown, as is stdout. Fails
- * with MT_USAGE if the ending is that of another format. */
+/* Finds the format: the given one, or the one of the output's extension. A name without an extension is Markdown, and
+ * so is stdout. Fails with MT_USAGE if the extension belongs to another format. */
 static mt_status find_format(const struct report_options *report, format *out)
 {
     const char *ending = report->output != NULL ? ending_of(report->output) : "";
@@ -109,13 +109,13 @@ static mt_status write_page(const struct report_options *report, const struct mt
     return status;
 }
 
-/* Says what the page is of: "41 runs of 2026-11-28 to 2026-11-29 in study.db, read by memtrace 0.2.0." */
+/* Adds the introduction: "41 runs of 2026-11-28 to 2026-11-29 in study.db, read by memtrace 0.2.0." */
 static void introduce(const struct mt_report *report, const char *trace)
 {
     size_t count;
     const struct mt_run *runs = mt_trace_runs(report->trace, &count);
     const char *first = runs[0].started_at, *last = runs[count - 1].started_at;
-    enum { DATE = 10 }; /* characters of a day */
+    enum { DATE = 10 }; /* characters of a date */
     bool is_one_day = strncmp(first, last, DATE) == 0;
     mt_page_say(report->page,
                 "%zu run%s of %.*s%s%.*s in %s, read by memtrace " MT_VERSION
@@ -142,7 +142,7 @@ static const struct mt_field run_fields[] = {
 };
 static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_report_run, run_fields);
 
-/* Adds the tables of the study, which compare runs that say what was trained. */
+/* Adds the tables of the study, which compare runs by what was trained. */
 static mt_status add_study(struct mt_report *report)
 {
     static mt_status (*const sections[])(struct mt_report *) = {
@@ -161,7 +161,8 @@ static mt_status add_study(struct mt_report *report)
     return status;
 }
 
-/* Fills the page: the user's own runs, then tables of those that can be compared. The study's page has its tables alone. */
+/* Adds the page's content: the user's own runs, then tables of those that can be compared. The study's page has only
+ * its tables. */
 static mt_status fill_page(struct mt_report *report, const struct report_options *given)
 {
     mt_status status = MT_OK;
@@ -211,7 +212,7 @@ static mt_status write_timelines(const struct mt_report *report, const char *tra
     return status;
 }
 
-/* Adds the folder of timelines: "out/report.html" has "out/report-timelines". */
+/* Adds the folder of timelines: "out/report-timelines" for "out/report.html". */
 static void add_folder(struct mt_text *out, const char *output)
 {
     const char *name = strrchr(output, '/'), *ending = strrchr(output, '.');
@@ -230,7 +231,7 @@ static mt_status load(const struct report_options *options_given, struct mt_trac
                    options_given->trace);
 }
 
-/* Runs what the trace lacks of the study. A failure also says what to do about it. */
+/* Runs the study's missing runs. A failure also says what to do. */
 static mt_status run_study(const struct report_options *report)
 {
     const struct mt_session_observer observer = mt_told_observer();

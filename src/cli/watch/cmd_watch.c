@@ -1,4 +1,4 @@
-/* memtrace watch: a run while it is written. */
+/* memtrace watch: shows a run while it is written. */
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
@@ -18,7 +18,7 @@ static const double NS_PER_SECOND = 1e9;
 struct watch_options {
     bool help;
     const char *trace;
-    int64_t interval; /* seconds between looks */
+    int64_t interval; /* seconds between updates */
 };
 
 static const struct mt_option options[] = {
@@ -30,11 +30,11 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* The state that was shown last. */
+/* The last shown state. */
 struct shown {
-    int lines; /* on a terminal, to go back over */
+    int lines; /* on a terminal, number of lines to overwrite */
     uint64_t events, at_ns;
-    double rate; /* events a second; NAN: not known yet */
+    double rate; /* events per second; NAN: unknown */
 };
 
 static volatile sig_atomic_t is_interrupted;
@@ -74,7 +74,7 @@ static const char *bytes_of(uint64_t bytes, char *text)
     return mt_format_bytes(bytes, text);
 }
 
-/* ---- lines, where stdout is no terminal ---- */
+/* ---- lines, if stdout is not a terminal ---- */
 
 static void print_line(const struct shown *shown, const struct mt_watched *run)
 {
@@ -90,7 +90,7 @@ static void print_line(const struct shown *shown, const struct mt_watched *run)
 
 /* ---- a screen ---- */
 
-/* Adds a line, cut at the width of the terminal. */
+/* Adds a line, cut to the width of the terminal. */
 static void add_line(struct mt_text *screen, struct mt_text *line, size_t columns, int *lines)
 {
     size_t bytes = 0, width = 0;
@@ -121,7 +121,7 @@ static int by_bytes(const void *a, const void *b)
     return (left < right) - (left > right);
 }
 
-/* Adds the largest parts with bars, which compare with all bytes. */
+/* Adds the largest parts with bars, relative to all bytes. */
 static void add_parts(struct mt_text *screen, const struct mt_watched_part *parts, size_t count, uint64_t all,
                       size_t columns, int *lines)
 {
@@ -197,7 +197,7 @@ static void show(struct shown *shown, const struct mt_watched *run)
         print_line(shown, run);
 }
 
-/* Shows the run until it ends, or until the user or the reader has enough. */
+/* Shows the run until it ends, the user interrupts, or the reader closes the pipe. */
 static mt_status follow(struct mt_watch *watch, const struct watch_options *given)
 {
     const struct timespec pause = {.tv_sec = (time_t)given->interval};

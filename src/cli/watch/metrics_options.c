@@ -5,7 +5,7 @@
 
 #include <sys/stat.h>
 
-/* Fails if the file is a pipe: it is replaced each second, and to open a pipe that nobody reads waits for ever. */
+/* Fails if the file is a pipe: it is replaced every second, and opening a pipe without a reader would block. */
 static mt_status check_is_no_pipe(const char *file)
 {
     struct stat about;

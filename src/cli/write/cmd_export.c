@@ -1,4 +1,4 @@
-/* memtrace export: what a trace holds, in the formats of other tools. */
+/* memtrace export: converts a trace to the formats of other tools. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
@@ -11,18 +11,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The words for what is exported: the tables, then the other kinds. */
+/* The words for what to export: the tables, then the other kinds. */
 typedef enum export_what { WHAT_BLOCKS, WHAT_EVENTS, WHAT_PEAKS, WHAT_STACKS, WHAT_RUN, WHAT_COUNT } export_what;
 
-/* Parquet is a format of the Python package's. */
+/* The Python package writes Parquet. */
 enum { FORMAT_PARQUET = MT_EXPORT_FORMAT_COUNT };
 
-/* An option of a choice that was not given. */
+/* The value of a choice that was not given. */
 enum { NOT_GIVEN = -1 };
 
 struct export_options {
     struct mt_trace_options trace;
-    const char *subject; /* a word of `whats`, or what is exported as Parquet; NULL: not said */
+    const char *subject; /* a word of `whats`, or the Parquet table; NULL: not given */
     int what;            /* export_what */
     int format;          /* mt_export_format, or FORMAT_PARQUET */
     int moment;          /* mt_stack_moment */
@@ -56,11 +56,11 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
-/* The answer of `export blocks`. Other tables have rows of their own. */
+/* The answer of `export blocks`. Other tables have other rows. */
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
 static const struct mt_row_type answer_type = {.fields = answer_fields};
 
-/* Copies the end of a file's name, without .gz, with its dot, into `out`; "" if it has none. */
+/* Copies the extension of a file's name, with its dot and without .gz, into `out`; "" if it has none. */
 enum { LONGEST_END = 32 };
 static void find_end(const char *name, char out[LONGEST_END])
 {
@@ -74,7 +74,7 @@ static void find_end(const char *name, char out[LONGEST_END])
     snprintf(out, LONGEST_END, "%.*s", dot > 0 ? (int)(length - dot) : 0, base + dot);
 }
 
-/* Lists the endings that imply a format. Returns their count. */
+/* Lists the extensions that imply a format. Returns their number. */
 static size_t list_ends(const char *out[2 * MT_EXPORT_FORMAT_COUNT], int out_formats[2 * MT_EXPORT_FORMAT_COUNT])
 {
     size_t count = 0;
@@ -87,7 +87,7 @@ static size_t list_ends(const char *out[2 * MT_EXPORT_FORMAT_COUNT], int out_for
     return count;
 }
 
-/* Adds the names of a kind's formats: "torch, pickle, perfetto, nsys or rmm". */
+/* Adds the names of the formats of a kind: "torch, pickle, perfetto, nsys or rmm". */
 static void add_formats(mt_export_kind kind, struct mt_text *out)
 {
     int last = MT_EXPORT_FORMAT_COUNT - 1;
@@ -108,7 +108,7 @@ static mt_export_kind kind_of(int what)
     return what == WHAT_RUN ? MT_EXPORT_RUNS : MT_EXPORT_TABLES;
 }
 
-/* Returns the usual format of a kind; NOT_GIVEN for whole runs. */
+/* Returns the default format of a kind; NOT_GIVEN for whole runs. */
 static int usual_format(mt_export_kind kind)
 {
     int format = 0;
@@ -117,7 +117,7 @@ static int usual_format(mt_export_kind kind)
     return kind == MT_EXPORT_RUNS ? NOT_GIVEN : format;
 }
 
-/* Fails with the choice of formats of a kind. */
+/* Fails with a list of the formats of a kind. */
 static mt_status fail_formats(const char *before, mt_export_kind kind)
 {
     struct mt_text text = {0};
@@ -128,7 +128,7 @@ static mt_status fail_formats(const char *before, mt_export_kind kind)
     return status;
 }
 
-/* Chooses the format by the output's name, unless it was given. Fails for an end that implies none. */
+/* Chooses the format by the output's name, unless it was given. Fails for an extension that implies none. */
 static mt_status choose_by_name(struct export_options *export)
 {
     const char *ends[2 * MT_EXPORT_FORMAT_COUNT];
@@ -188,7 +188,7 @@ static bool has(const struct export_options *export, unsigned property)
     return (mt_export_formats[export->format].properties & property) != 0;
 }
 
-/* Fails for options of another format. */
+/* Fails for options of other formats. */
 static mt_status check_options(const struct export_options *export)
 {
     bool is_pprof = export->format == MT_EXPORT_PPROF;
@@ -203,7 +203,7 @@ static mt_status check_options(const struct export_options *export)
     return MT_OK;
 }
 
-/* Returns the moment that is shown: of stacks the peak, and of snapshots the end, unless another was given. */
+/* Returns the moment to show: by default the peak for stacks, and the end for snapshots. */
 static mt_stack_moment moment_of(const struct export_options *export)
 {
     if (export->moment != NOT_GIVEN)
@@ -241,7 +241,7 @@ static void note_size(const char *output)
         mt_note("wrote %s, %s", output, MT_SIZE((uint64_t)written.st_size));
 }
 
-/* Returns the most bytes of an export: a trace of 2 MB with long call stacks could fill a disk. */
+/* Returns a limit for the size of an export, since a trace of 2 MB with long call stacks could fill a disk. */
 static uint64_t most_bytes(const char *trace)
 {
     enum { FACTOR = 500 };
@@ -273,7 +273,7 @@ static mt_status ask_export(const struct mt_question *question, struct export_op
     return export_run(export, question);
 }
 
-/* Has the Python package write Parquet, and exits with its code: it has said what was wrong. */
+/* Writes Parquet with the Python package, and exits with its exit code. The package prints its own errors. */
 static mt_status export_parquet(const struct export_options *export)
 {
     const char *const words[] = {export->subject != NULL ? export->subject : export->trace.trace, export->output, NULL};

@@ -1,4 +1,4 @@
-/* memtrace import: files of other programs as runs of a trace. */
+/* memtrace import: adds files of other programs to a trace as runs. */
 #include "answer/answer.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -54,10 +54,10 @@ struct imported {
     const struct mt_question *question;
     const struct mt_run_peaks *peaks;
     const char *file, *trace;
-    double seconds; /* that the import took */
+    double seconds; /* duration of the import */
 };
 
-/* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
+/* Headings are nouns; meanings complete the number: "3 blocks whose free is missing". */
 static const struct mt_field contradiction_fields[] = {
     MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that were never allocated"),
     MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "without a free"),
@@ -91,7 +91,7 @@ static const struct mt_field uncovered_fields[] = {
 };
 static const struct mt_row_type uncovered_type = MT_ROW_TYPE(struct mt_import_uncovered, uncovered_fields);
 
-/* The part of all blocks that rules give a category. */
+/* How many blocks have a category from rules. */
 struct coverage {
     uint64_t rules;
     struct mt_import_coverage of;
@@ -151,7 +151,7 @@ static const struct mt_field answer_fields[] = {
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_fields);
 
-/* Returns the bytes that rounding added to the live blocks at the allocated peak. */
+/* Returns how much rounding added to the live blocks at the allocated peak. */
 static uint64_t rounding_at_peak(const struct mt_run_peaks *peaks)
 {
     const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED].by_category;
@@ -216,7 +216,7 @@ static void print_beginning(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
-/* Prints what the file does not have, and what took its place. */
+/* Prints which data the file lacks, and what is used instead. */
 static void print_absent(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
@@ -234,7 +234,7 @@ static void print_absent(const struct mt_import_report *report)
         print_sentence(&text);
 }
 
-/* Prints the device that was imported, if the file is about several. */
+/* Prints which device was imported, if the file has several. */
 static void print_device(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
@@ -351,7 +351,7 @@ static json_t *json_of(const struct imported *imported)
     return object;
 }
 
-/* The runs of several files: a list of answers, and a table of one line each. */
+/* The runs of several files: a list of answers, and a table with one line each. */
 #define LINE struct import_line
 LINE
 {
@@ -390,7 +390,7 @@ static void add_line(const struct imported *imported, struct several *several)
                              .reserved_bytes = imported->peaks->of[MT_MEASURE_RESERVED].by_category.bytes};
 }
 
-/* Prints the run, or adds it to several. */
+/* Prints the run, or adds it to the list. */
 static mt_status tell_run(const struct import_options *import, struct imported *imported,
                           const struct mt_question *question, struct several *several)
 {
@@ -410,7 +410,7 @@ static mt_status tell_run(const struct import_options *import, struct imported *
     return status;
 }
 
-/* Reads the run back from the trace, so that the answer agrees with those of all other commands. */
+/* Loads the run from the trace, so that the answer agrees with all other commands. */
 static mt_status show_import(const struct import_options *import, const struct imported *done, struct several *several)
 {
     char number[MT_BYTES_TEXT];
@@ -430,7 +430,7 @@ static bool is_readable(const char *path)
     return access(path, R_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Reads --device: a number, cpu or host. */
+/* Parses --device: a number, cpu or host. */
 static mt_status read_device(const char *text, int64_t *out)
 {
     const bool is_host = text != NULL && strcmp(text, "host") == 0, is_cpu = text != NULL && strcmp(text, "cpu") == 0;
@@ -455,7 +455,7 @@ static mt_status import_file(const struct import_options *import, const char *fi
     if (status == MT_BAD_TRACE && mt_ends_with(mt_last_error(), MT_VALUE_OVER))
         mt_fail(status, "%s; --memory SIZE allows more", mt_last_error());
     if (is_readable(file) && (import->rules == NULL || is_readable(import->rules)) &&
-        (import->nccl == NULL || is_readable(import->nccl))) /* what failed is writing */
+        (import->nccl == NULL || is_readable(import->nccl))) /* writing failed */
         mt_fail_writing_hint(status, NULL);
     const struct imported done = {
         .report = &report, .file = file, .trace = import->trace, .seconds = (double)(mt_clock_ns() - begin) / 1e9};
@@ -476,7 +476,7 @@ static void print_several(const struct import_options *import, struct several *s
     }
 }
 
-/* Imports each file. One that fails does not keep the others from it. */
+/* Imports each file. Continues after a file that fails. */
 static mt_status import_several(const struct import_options *import)
 {
     struct several several = {.answers = json_array()};

@@ -1,4 +1,4 @@
-/* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
+/* memtrace timeline: the page of a run, two runs, or the ranks of a job. */
 #include "analysis/ranks/rank_job.h"
 #include "analysis/run_settings.h"
 #include "answer/output_file.h"
@@ -42,7 +42,7 @@ static void write_part(void *context, const void *data, size_t bytes)
     mt_output_file_write(context, data, bytes);
 }
 
-/* Says that the page was written, unless it went to stdout. */
+/* Prints that the page was written, unless it went to stdout. */
 static void tell_result(const char *path, void (*say)(const char *format, ...))
 {
     struct stat found;
@@ -62,7 +62,7 @@ static mt_status write_page(const struct mt_page_plan *plan, const char *path)
 
 /* ---- answers ---- */
 
-/* Puts the answer to why the second run differs on the page. */
+/* Adds the answer why the second run differs to the page. */
 static mt_status load_difference(const struct mt_question question[MT_SIDE_COUNT], json_t *answers)
 {
     struct mt_diff_answer answer = {.question = {question[MT_SIDE_A], question[MT_SIDE_B]}, .key = MT_NO_GROUPS};
@@ -112,7 +112,7 @@ static json_t *describe_verdict(const struct mt_verdict_row *row)
     return object;
 }
 
-/* Puts on the page what the run needs of its card, and what makes these figures uncertain. */
+/* Adds the run's needs, and why these figures are uncertain, to the page. */
 static mt_status load_verdict(const struct mt_question *question, json_t *answers)
 {
     struct mt_verdict_row row = {.run = question->run->id, .rank = -1};
@@ -125,7 +125,7 @@ static mt_status load_verdict(const struct mt_question *question, json_t *answer
     return status;
 }
 
-/* Writes the page with those answers. Without them, since the loading of them ended with `loaded`, the page says all the rest. */
+/* Writes the page with these answers. If loading them failed with `loaded`, writes the page without them. */
 static mt_status write_answered(const struct timeline_options *timeline, struct mt_page_plan *plan, json_t *answers,
                                 mt_status loaded)
 {
@@ -144,7 +144,7 @@ static void add_source(const struct mt_question *question, const char *trace, st
     plan->sources[plan->source_count++] = (struct mt_page_source){question->trace, question->run, path};
 }
 
-/* Shows a run alone. */
+/* Shows a single run. */
 static mt_status show_run(const struct timeline_options *timeline, const struct mt_question *question,
                           struct mt_page_plan *plan)
 {
@@ -169,7 +169,7 @@ static mt_status show_compared(const struct timeline_options *timeline, const st
     return status;
 }
 
-/* Finds the axis of the charts of ranks: a dry run's times are its host's. */
+/* Finds the axis for the charts of ranks: events for a dry run, whose times are its host's. */
 static mt_status find_axis(const struct mt_question *question, mt_curve_axis *out)
 {
     struct mt_settings settings;
@@ -179,7 +179,7 @@ static mt_status find_axis(const struct mt_question *question, mt_curve_axis *ou
     return MT_OK;
 }
 
-/* Shows a rank with the others of its job beside it; alone if there are none, or if it was run again since. */
+/* Shows a rank together with the other ranks of its job; alone if there are none, or if it was run again since. */
 static mt_status show_job(const struct timeline_options *timeline, const struct mt_question *question,
                           const struct mt_rank_job *job, struct mt_page_plan *plan)
 {

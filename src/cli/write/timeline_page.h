@@ -5,5 +5,5 @@
 
 #include <stdint.h>
 
-/* Writes the page of a run, and notes where it is. */
+/* Writes the page of a run, and notes its path. */
 mt_status mt_timeline_page_write(const char *trace, int64_t run, const char *path);
