@@ -1,6 +1,6 @@
-/* Analyses of runs: the difference of two, advice, whether one fits a device; and exports.
+/* Analyses of runs: the difference of two, advice, and whether a run fits a device; and exports.
  *
- * Each answer is one allocation, as those of api_trace.c. */
+ * Each answer is one allocation, as in api_trace.c. */
 #include "api/trace_parts.h"
 
 #include "analysis/advise/advise.h"
@@ -91,7 +91,7 @@ memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_
     return mt_api_status(status);
 }
 
-/* Sets the plan of a run of our model by names and values, as `memtrace fit` does by its options. */
+/* Sets the plan of a run of the built-in model from names and values, like the options of `memtrace fit`. */
 static mt_status set_plan(const memtrace_setting *settings, size_t count, struct mt_run_plan *out)
 {
     const char *given[MT_SETTING_COUNT] = {NULL};

@@ -1,10 +1,10 @@
-/* Labels of callers, checked and interned; and the call stacks that they name. */
+/* Labels of callers, checked and interned; and their call stacks. */
 #include "api/run_parts.h"
 #include "base/memory.h"
 
 #include <assert.h>
 
-#define MEMTRACE_NONE MEMTRACE_NO_DTYPE /* the one that has another name here */
+#define MEMTRACE_NONE MEMTRACE_NO_DTYPE /* its name here differs */
 #define X(name, text, bytes) static_assert((int)MEMTRACE_##name == (int)MT_##name, "the numbers are the same");
 MT_DTYPES(X)
 #undef X
@@ -13,7 +13,7 @@ MT_ROLE_SOURCES(X)
 #undef X
 static_assert((int)MEMTRACE_MOST_DIMS == (int)MT_LABEL_MAX_DIMS, "as many dims are kept");
 
-/* Converts a role. False for a number that is none: callers may pass any. */
+/* Converts a role. False for an invalid number, which callers may pass. */
 static bool find_role(memtrace_role role, mt_role *out)
 {
     static const mt_role roles[] = {[MEMTRACE_TEMPORARY] = MT_ROLE_TEMPORARY,
@@ -36,7 +36,7 @@ static bool find_role(memtrace_role role, mt_role *out)
     return true;
 }
 
-/* Returns the most dims that the caller's label has room for: an older one has room for fewer. */
+/* Returns the number of dims for which the caller's label has room; older labels have less. */
 static int most_dims(const memtrace_label *label)
 {
     const size_t begin = offsetof(memtrace_label, shape);
@@ -71,7 +71,8 @@ static mt_status check_numbers(const struct memtrace_run *run, const memtrace_la
     return MT_OK;
 }
 
-/* Converts the fields of a label. Its phase is not the caller's; its span and layer are only if it names a span. */
+/* Converts the fields of a label. The phase is the run's; the span and layer are the thread's unless the label names a
+ * span. */
 static mt_status convert(struct memtrace_run *run, const memtrace_label *given, struct mt_label *out,
                          mt_stack_id *out_stack)
 {
@@ -121,7 +122,7 @@ static const char *text_of(const char *text)
     return text != NULL ? text : "";
 }
 
-/* Raises a count of numbers that were given out, which are dense. Returns the number. */
+/* Counts an issued number. Numbers are dense. Returns the number. */
 static uint32_t count_number(atomic_uint *count, uint32_t number)
 {
     uint32_t known = atomic_load(count);

@@ -1,4 +1,4 @@
-/* Blocks of the run's allocator, which callers know by their address. */
+/* Blocks of the run's allocator, identified by their addresses. */
 #include "api/run_parts.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Notes of memory that the program takes elsewhere. */
+/* Notes of memory that the program allocates elsewhere. */
 #include "api/run_parts.h"
 
 #include <assert.h>

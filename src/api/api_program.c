@@ -72,7 +72,7 @@ static struct mt_dry_options dry_options(const memtrace_program_options *options
                                    .words = (char *const *)options->words};
 }
 
-/* Reads the options of a call that makes dry runs. */
+/* Reads the options of a function that makes dry runs. */
 static mt_status read_dry_options(const memtrace_program_options *given, memtrace_program_options *out,
                                   struct mt_dry_options *out_dry)
 {
@@ -87,7 +87,7 @@ static mt_status read_dry_options(const memtrace_program_options *given, memtrac
 
 enum { MOST_TEXTS = 4 };
 
-/* The texts of a kind of rows, by their offsets. */
+/* The texts in a kind of row, by their offsets. */
 struct row_texts {
     size_t row_bytes, count, offsets[MOST_TEXTS];
 };
@@ -106,7 +106,8 @@ static size_t bytes_of(const struct row_texts *texts, char *rows, size_t count)
     return bytes;
 }
 
-/* Makes one allocation of rows and their texts, with pointers to the rows in front. Frees `rows` and the texts. */
+/* Packs rows and their texts into one allocation, with pointers to the rows at the front. Frees `rows` and the
+ * texts. */
 static const void **pack(const struct row_texts *texts, void *rows, size_t count)
 {
     const void **pointers = mt_host_alloc(bytes_of(texts, rows, count));
@@ -139,7 +140,7 @@ struct found {
     memtrace_program_row *rows; /* an array for MT_HOST_ADD; owns its texts */
     size_t count;
     struct mt_text notes;
-    const char *assumed; /* of the runs that are added; borrowed; NULL: none */
+    const char *assumed; /* of the added runs; borrowed; NULL: none */
 };
 
 static void add_note(void *context, const char *text)
@@ -212,7 +213,7 @@ static void find_runs(const struct mt_program_outcome *outcome, const char *name
         add_note(found, outcome->notes.notes[i].words);
 }
 
-/* Runs a program dry with each assumed value. */
+/* Dry-runs a program with each assumed value. */
 static mt_status run_dry(const memtrace_program_options *options, int output, int *out_exit_code, struct found *found)
 {
     const struct mt_dry_options dry = dry_options(options);
@@ -253,7 +254,7 @@ static mt_status run_recorded(const memtrace_program_options *options, int devic
     return status;
 }
 
-/* Reads the number of the only GPU that is recorded. */
+/* Parses the number of the only GPU to record. */
 static mt_status read_device(const memtrace_program_options *options, int *out)
 {
     enum { MOST_DEVICE = 1023 };
@@ -304,7 +305,7 @@ memtrace_status memtrace_program_run(const memtrace_program_options *options, in
 
 enum { MOST_TRIALS = 1 + 2 * MT_DRY_CHANGE_COUNT };
 
-/* Lists the trials that were made. Returns how many there are. */
+/* Lists the trials that were made. Returns their number. */
 static size_t list_trials(const struct mt_dry_fit *fit, const struct mt_dry_trial *out[MOST_TRIALS])
 {
     size_t count = 0;
@@ -370,7 +371,7 @@ memtrace_status memtrace_program_fit(const memtrace_program_options *options, co
     struct mt_program_fit found;
     MT_API_TRY(read_dry_options(options, &read, &dry));
     MT_API_TRY(choose_device(&read, &dry, &device));
-    dry.free = NULL; /* the trials have more memory than the device */
+    dry.free = NULL; /* the trials run with more memory than the device has */
     mt_status status = mt_program_fit_find(&dry, &device, NULL, &found);
     if (status == MT_OK && found.fit.plain.outcome != MT_TRIAL_RAN)
         status = mt_fail(MT_FAILED, "%s", mt_text_get(&found.fit.plain.words));
@@ -382,7 +383,7 @@ memtrace_status memtrace_program_fit(const memtrace_program_options *options, co
 
 /* ---- sweep ---- */
 
-/* Returns the first values of a cell, with commas between. */
+/* Returns the first values of a cell, separated by commas. */
 static const char *join_values(const struct mt_vary_grid *grid, size_t cell, size_t count)
 {
     struct mt_text values = {0};
@@ -459,7 +460,7 @@ static memtrace_value_trial make_value(const struct mt_largest_found *found, con
     return row;
 }
 
-/* Makes the rows of all trials, each search's by value. */
+/* Creates the rows of all trials, by search, then value. */
 static const memtrace_value_trial *const *make_values(const struct mt_largest_found *found)
 {
     static const struct row_texts texts = {
@@ -489,7 +490,7 @@ memtrace_status memtrace_program_largest(const memtrace_program_options *options
     MT_API_TRY(choose_device(&read, &dry, &device));
     if (values == NULL)
         return mt_api_status(mt_fail(MT_USAGE, "the values to search are missing"));
-    dry.free = NULL; /* the trials have more memory than the device */
+    dry.free = NULL; /* the trials run with more memory than the device has */
     const struct mt_program_largest question = {
         .program = &dry, .device = &device, .values = values, .vary = lists, .vary_count = list_count};
     mt_status status = mt_program_largest_find(&question, NULL, &found);

@@ -1,4 +1,4 @@
-/* A run: opened part by part, closed in the reverse order. */
+/* Opens a run part by part, and closes it in reverse order. */
 #include "api/run_parts.h"
 
 #include "base/memory.h"
@@ -24,8 +24,8 @@ static size_t count_settings(const char *const *pairs)
     return count;
 }
 
-/* Returns the settings of the caller, then those of the allocator, if there is one. Of two with one name the last
- * counts. The texts are borrowed; the caller frees the array. */
+/* Returns the caller's settings, followed by the allocator's, if any. For equal names, the last one counts. Borrows the
+ * texts; the caller frees the array. */
 static struct mt_run_setting *make_settings(const memtrace_run_options *options, const char *alloc, size_t *out_count)
 {
     size_t given = count_settings(options->settings), count = 0;
@@ -48,8 +48,8 @@ static uint64_t noted_capacity(const memtrace_run_options *options)
     return options->noted_capacity_bytes <= INT64_MAX ? options->noted_capacity_bytes : 0;
 }
 
-/* True if the ranks of a job are possible: 0 <= rank < world_size, and so the local one if it is known. Not all hosts
- * number their processes in the order of ranks, so the local one may be the larger. */
+/* True if the ranks of a job are valid: 0 <= rank < world_size, and the same for the local rank if it is known. Hosts
+ * may number their processes in any order, so the local rank may be the larger one. */
 static bool has_valid_ranks(const memtrace_run_options *options)
 {
     const int32_t size = options->world_size, rank = options->rank, local = options->local_rank;
@@ -83,7 +83,7 @@ static mt_status open_live(struct memtrace_run *run, const memtrace_run_options 
     return status;
 }
 
-/* Releases a run, which may have been opened in part. */
+/* Releases a run, which may be partly opened. */
 static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 {
     mt_thread_spans_destroy(run->spans);

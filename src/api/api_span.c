@@ -1,4 +1,4 @@
-/* The place of a caller: the spans of its thread, by name or by number; phases, steps and measurements of the run. */
+/* The place of the calling thread: its spans, by name or number; and phases, steps and measurements of the run. */
 #include "api/run_parts.h"
 
 #include "base/memory.h"
@@ -66,7 +66,7 @@ memtrace_status memtrace_span_end(memtrace_run *run)
 
 enum { NOT_NUMBERED = -2 };
 
-/* Stores the layer of a span that got a number. The caller holds the lock. */
+/* Stores the layer of a numbered span. The caller holds the lock. */
 static void put_layer(struct memtrace_run *run, mt_span_id span, int layer)
 {
     while (run->layer_count <= span)

@@ -1,4 +1,4 @@
-/* Outcomes, errors, the version, and structs of a caller that was compiled with another version. */
+/* Outcomes, errors, the version, and structs of callers that were compiled with another version. */
 #include "api/run_parts.h"
 #include "base/order.h"
 

@@ -1,4 +1,4 @@
-/* Questions to a trace. Each answer has the caller's kind of rows, in one allocation.
+/* Questions about a trace. Each answer is one allocation with rows of the public type.
  *
  *   ┌ pointers ─────┬ rows ─────────────────────┐
  *   │ *0  *1  …     │ row 0   row 1   …         │   so rows can grow, and one free() releases all
@@ -21,7 +21,7 @@
 struct memtrace_trace {
     struct mt_trace *trace;
     const struct mt_run *runs;
-    memtrace_run_row *rows; /* rows[i] is made of runs[i] */
+    memtrace_run_row *rows; /* rows[i] is converted from runs[i] */
     size_t count;
 };
 
@@ -122,7 +122,7 @@ mt_status mt_api_find_run(const memtrace_trace *trace, const memtrace_run_row *r
     return mt_fail(MT_USAGE, row == NULL ? "the run is NULL" : "the run's row is not one of this trace");
 }
 
-/* An answer with one row, and its shares behind it. */
+/* An answer with one row, followed by its shares. */
 struct peak_answer {
     memtrace_peak peak;
     const memtrace_share *pointers[];
@@ -201,7 +201,7 @@ memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run
 static_assert((int)MEMTRACE_BY_TIME == (int)MT_CURVE_BY_TIME && (int)MEMTRACE_BY_EVENT == (int)MT_CURVE_BY_EVENT,
               "the numbers are the same");
 
-/* An answer with its bins behind it. */
+/* An answer followed by its bins. */
 struct curve_answer {
     memtrace_curve curve;
     uint64_t bytes[];

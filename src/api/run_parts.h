@@ -11,19 +11,19 @@
 struct memtrace_run {
     struct mt_live_run *live;
     struct mt_device *device; /* NULL: the run has notes only */
-    struct mt_alloc *alloc;   /* of `live`; NULL likewise */
+    struct mt_alloc *alloc;   /* of `live`; NULL: no device */
 
     struct mt_thread_spans *spans;
     atomic_int phase; /* mt_phase */
 
     struct mt_lock layers_lock;
-    int *layers; /* by span, of those that memtrace_span has returned */
+    int *layers; /* by span, for spans returned by memtrace_span */
     size_t layer_count;
 
-    atomic_uint frames, stacks; /* numbers given out so far, from 1 */
+    atomic_uint frames, stacks; /* numbers issued so far, from 1 */
 };
 
-/* The purpose of a block that a label states, as the sink numbers it. */
+/* The purpose of a block from a label, in numbers of the sink. */
 struct mt_api_purpose {
     mt_label_id label;
     mt_span_id span;
@@ -40,7 +40,7 @@ static inline memtrace_status mt_api_status(mt_status status)
     return (memtrace_status)status;
 }
 
-/* As MT_TRY, in a function that a caller calls. */
+/* Like MT_TRY, in public functions. */
 #define MT_API_TRY(call)                                                                                               \
     do {                                                                                                               \
         mt_status mt_outcome = (call);                                                                                 \
@@ -48,14 +48,15 @@ static inline memtrace_status mt_api_status(mt_status status)
             return mt_api_status(mt_outcome);                                                                          \
     } while (0)
 
-/* Interns a label of a caller (NULL: an empty one). Its span and layer are those of the span that it names, or of the
- * thread; its phase is the run's. MT_USAGE for a label with impossible values. */
+/* Interns a caller's label (NULL: an empty one). Its span and layer come from the span that it names, or from the
+ * thread; its phase is the run's. MT_USAGE for a label with invalid values. */
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, struct mt_api_purpose *out);
 
 /* Returns the innermost span of the calling thread. */
 struct mt_place mt_api_place_now(const struct memtrace_run *run);
 
-/* Finds a span by a number that memtrace_span has returned. False for any other; the second function says so. */
+/* Finds a span by a number that memtrace_span returned. False for other numbers; the second function fails with
+ * MT_USAGE. */
 bool mt_api_find_span(struct memtrace_run *run, uint32_t number, struct mt_place *out);
 mt_status mt_api_fail_span(uint32_t number);
 
@@ -65,7 +66,7 @@ mt_status mt_api_check_device(const struct memtrace_run *run);
 /* Creates the spans of a run's threads. Fails as mt_thread_spans_create. */
 mt_status mt_api_spans_create(struct memtrace_run *run);
 
-/* Copy a struct from a caller, or to a caller. Such structs begin with their size and may be of another version: fields
- * that one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */
+/* Copy a struct from or to a caller. Such structs begin with their size and may come from another version: fields that
+ * one side lacks are ignored, or 0. MT_USAGE, naming `what`, if the size is invalid. */
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes);
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out);
