@@ -19,13 +19,13 @@ static const char *const kind_words[] = {
     [MT_RECORD_HISTORY] = "history", [MT_RECORD_BEGAN] = "began", [MT_RECORD_CHANGE] = "change"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
-/* For python/memtrace, which alone reads them. */
+/* Only python/memtrace reads them. */
 static const char *const torch_words[] = {[MT_RECORD_TORCH_NOT] = "no",
                                           [MT_RECORD_TORCH_OWN] = "own",
                                           [MT_RECORD_TORCH_OURS] = "ours",
                                           [MT_RECORD_TORCH_DRY] = "dry"};
 
-/* Copies the settings that the environment has so far. */
+/* Copies the settings from the environment. */
 static struct mt_text settings_in(const struct mt_environment *environment)
 {
     const char *given = mt_environment_get(environment, MT_SETTINGS_VARIABLE);
@@ -142,8 +142,8 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-/* Opens the file at `path` to append, or returns -1. The command that made its folder may have ended, and removed it: then
- * another user may have put a folder, a link or a file of his own in its place. */
+/* Opens the file at `path` for appending, or returns -1. The command that made its folder may have ended and removed
+ * it, and another user may have created a folder, a link or a file with the same name. */
 static int open_answers(const char *path)
 {
     const char *name = strrchr(path, '/');
@@ -172,12 +172,12 @@ void mt_record_answer_give(const char *path, const struct mt_record_answer *answ
     add_escaped(&line, answer->text);
     mt_text_add(&line, "\n");
     ssize_t written = write(file, line.data, line.length);
-    (void)written; /* there is nobody to report it to */
+    (void)written; /* there is no one to report a failure to */
     close(file);
     mt_text_release(&line);
 }
 
-/* True, and *out set, if `word` is one of the kinds. */
+/* Finds the kind with this name. False if there is none. */
 static bool find_kind(const char *word, mt_record_answer_kind *out)
 {
     for (int kind = 0; kind < KINDS; kind++)

@@ -1,4 +1,4 @@
-/* Blocks of the run's allocator, which callers know by their address. */
+/* Blocks of the run's allocator, identified by their addresses. */
 #include "base/memory.h"
 #include "base/order.h"
 #include "run/live_parts.h"
@@ -36,8 +36,8 @@ mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_req
     return MT_OK;
 }
 
-/* Takes the lock and returns the live block that begins at the address; NULL if there is none. The caller holds the lock for as
- * long as it uses the block, so that no other thread frees it meanwhile. */
+/* Locks, and returns the live block that begins at the address; NULL if there is none. The caller holds the lock while
+ * it uses the block, so that no other thread frees it. */
 static struct mt_block *enter(struct mt_live_run *run, mt_addr address)
 {
     uint64_t block = 0;
@@ -53,7 +53,7 @@ static void leave(struct mt_live_run *run)
 
 /* ---- uses ---- */
 
-/* Returns the uses of the block at an address, and forgets them. The lock is held. */
+/* Returns and removes the uses of the block at an address. The lock is held. */
 static struct mt_use take_uses(struct mt_live_run *run, mt_addr address, const struct mt_block *block)
 {
     struct mt_use use = {.block = mt_block_sequence(block)};
@@ -65,7 +65,7 @@ static struct mt_use take_uses(struct mt_live_run *run, mt_addr address, const s
     return use;
 }
 
-/* Stores the uses of a block, if uses are followed. The lock is held. */
+/* Stores the uses of a block, if uses are tracked. The lock is held. */
 static void store_uses(struct mt_live_run *run, mt_addr address, const struct mt_block *block)
 {
     if (run->use_state != MT_LIVE_USES_FOLLOWED)
@@ -125,7 +125,7 @@ void mt_live_run_store_uses(struct mt_live_run *run)
 
 /* ---- blocks ---- */
 
-/* Forgets the address first, since another thread may get it as soon as the block is free. */
+/* Removes the address first, since another thread may get it as soon as the block is free. */
 bool mt_live_run_give(struct mt_live_run *run, mt_addr address)
 {
     uint64_t block = 0;

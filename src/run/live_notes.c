@@ -1,10 +1,10 @@
-/* Memory that is not the run's allocator's, and marks. Every note has the time at which it is made. */
+/* Memory outside the run's allocator, and marks. Every note gets the current time. */
 #include "base/memory.h"
 #include "run/live_parts.h"
 
 #include <assert.h>
 
-/* Takes the lock of the notes and returns the time. */
+/* Locks the notes and returns the time. */
 static uint64_t enter(struct mt_live_run *run)
 {
     assert(run->foreign != NULL);
@@ -64,8 +64,8 @@ void mt_live_note_unmap(struct mt_live_run *run, mt_addr address, uint64_t bytes
     leave(run);
 }
 
-/* Reserves the range that begins with this memory, unless it is in one. PyTorch reserves nine eighths of a card, and maps
- * from the range's beginning. The lock is held. */
+/* Reserves the range of addresses at this memory, unless a range contains it. PyTorch reserves nine eighths of a card's
+ * memory, and maps from the range's beginning. The lock is held. */
 static void reserve_range(struct mt_live_run *run, mt_addr address)
 {
     enum { WITHOUT_CAPACITY = 40 /* the bits of a range's size */ };

@@ -1,4 +1,4 @@
-/* Opens and closes a run, and stores its facts. */
+/* Opens and closes a run, and stores its metadata. */
 #include "base/interner.h"
 #include "base/memory.h"
 #include "run/live_parts.h"
@@ -8,7 +8,7 @@
 
 /* ---- opening and closing ---- */
 
-/* Opens the recorder, or begins another run of one that is kept open. */
+/* Opens a recorder, or begins another run with one that is kept open. */
 static mt_status open_recorder(const struct mt_live_settings *settings, const struct mt_run_info *info,
                                struct mt_recorder **out)
 {
@@ -160,9 +160,9 @@ uint64_t mt_live_run_now_ns(const struct mt_live_run *run)
     return mt_locked_sink_now_ns(&run->locked);
 }
 
-/* ---- facts of the run ---- */
+/* ---- metadata of the run ---- */
 
-/* Takes the lock and returns the recorder; NULL if the trace has ended. */
+/* Locks, and returns the recorder; NULL if the trace has ended. */
 static struct mt_recorder *enter(struct mt_live_run *run)
 {
     (void)mt_locked_sink_enter(&run->locked);

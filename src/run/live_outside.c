@@ -1,4 +1,4 @@
-/* Memory that the process holds outside of the run's allocator. */
+/* The process's memory outside the run's allocator. */
 #include "run/live_parts.h"
 
 #include <assert.h>

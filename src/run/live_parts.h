@@ -10,11 +10,11 @@
  * and not freed, and `uses` no others; sums add what was noted, even if notes contradict each other. */
 struct mt_live_run {
     struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */
-    bool is_kept;                 /* the recorder is the caller's */
+    bool is_kept;                 /* the recorder belongs to the caller */
     struct mt_locked_sink locked;
     struct mt_sink sink;
     int64_t number;
-    uint64_t capacity_bytes; /* of the device, or as the run's row has it; 0: not known */
+    uint64_t capacity_bytes; /* of the device, or as in the run's row; 0: unknown */
 
     struct mt_device *device;
     struct mt_alloc *alloc;
@@ -30,7 +30,7 @@ struct mt_live_run {
     struct mt_live_sums sums;
     struct mt_live_range {
         mt_addr begin, end;
-    } * ranges; /* that another allocator has reserved */
+    } * ranges; /* reserved by another allocator */
     size_t range_count;
 
     struct mt_lock held_lock;

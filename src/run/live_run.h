@@ -1,11 +1,11 @@
-/* A run in progress: a trace, and the memory whose events it gets.
+/* A run in progress: a trace, and the memory whose events it stores.
  *
  *   device ──▶ allocator ──▶ blocks, by address ─┐
  *                                                ├─▶ locked sink ──▶ recorder ──▶ trace
  *   notes of other memory ──▶ foreign memory ────┘
  *
- * A run has an allocator, notes, both or neither: an import emits its own events. The trace may end before the run does:
- * programs free their last tensors after everything else.
+ * A run has an allocator, notes, both or neither: imports emit their own events. The trace may end before the run,
+ * since programs free their last tensors after everything else.
  *
  * This is the only place that opens a recorder. */
 #pragma once
@@ -18,7 +18,7 @@
 struct mt_live_run;
 struct mt_estimate_range;
 
-/* Who calls. */
+/* Which threads call. */
 typedef enum mt_live_access {
     MT_LIVE_ONE_THREAD, /* one thread at a time: the sink is the recorder's own, with its entries for kernels and uses */
     MT_LIVE_ANY_THREAD  /* any: calls of the sink take a lock */
@@ -32,32 +32,34 @@ struct mt_live_settings {
     const struct mt_alloc_settings *alloc; /* of the allocator */
     bool has_notes;
     mt_live_access access;
-    /* The recorder of runs that follow each other in one trace, *kept is NULL before the first. The caller closes it. NULL: the
-     * run has a recorder of its own. */
+    /* The recorder of consecutive runs in one trace; *kept is NULL before the first. The caller closes it. NULL: the
+     * run has its own recorder. */
     struct mt_recorder **kept;
 };
 
-/* Opens a run. Fails as mt_recorder_open and mt_recorder_begin; *out is NULL then. Not while another thread uses the run. */
+/* Opens a run. Fails as mt_recorder_open and mt_recorder_begin; then *out is NULL. No other thread may use the run
+ * meanwhile. */
 mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_live_run **out);
 
-/* Ends the trace, but not the run, which other threads may be using. Fails as mt_recorder_close. A second call does nothing. Of
- * MT_LIVE_ONE_THREAD, the sink can't be used afterwards. */
+/* Ends the trace, but not the run, which other threads may still use. Fails as mt_recorder_close. A second call does
+ * nothing. With MT_LIVE_ONE_THREAD, the sink can't be used afterwards. */
 mt_status mt_live_run_end_trace(struct mt_live_run *run, mt_run_state state);
 
-/* Destroys the allocator, ends the trace if it has not ended, and frees the run, also after a failure. Blocks that are live stay
- * live in the trace. Fails as mt_recorder_close. `run` may be NULL. Not while another thread uses the run. */
+/* Destroys the allocator, ends the trace if it has not ended, and frees the run, also after a failure. Live blocks are
+ * live at the end of the trace. Fails as mt_recorder_close. `run` may be NULL. No other thread may use the run
+ * meanwhile. */
 mt_status mt_live_run_close(struct mt_live_run *run, mt_run_state state);
 
-/* Returns the state of a run whose program ended with a status. */
+/* Returns the state of a run whose program ended with this status. */
 mt_run_state mt_live_run_state(mt_status status);
 
-/* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
+/* In a forked child, leaves the trace to the parent, like mt_recorder_disown. */
 void mt_live_run_disown(struct mt_live_run *run);
 
-/* Returns the sink: of the notes, where the run has an allocator, too. Borrowed until the run is closed. */
+/* Returns the sink; if the run has notes and an allocator, the sink of the notes. Borrowed until the run is closed. */
 const struct mt_sink *mt_live_run_sink(struct mt_live_run *run);
 
-/* Returns the labels and spans by the numbers of the sink; borrowed until the trace ends. */
+/* Returns the labels and spans, with the sink's numbers; borrowed until the trace ends. */
 const struct mt_interner *mt_live_run_interner(const struct mt_live_run *run);
 
 /* Return the allocator and its device; NULL if the run has none. */
@@ -73,8 +75,9 @@ bool mt_live_run_is_traced(const struct mt_live_run *run);
 /* Returns the ns since the run was opened. */
 uint64_t mt_live_run_now_ns(const struct mt_live_run *run);
 
-/* Store a measurement, a caveat, a setting, the beginning of a program phase, a holder, the reason why the run ended, and memory
- * outside of the allocator, as the functions of the recorder and the sink do; nothing if the trace has ended. */
+/* Store a measurement, a caveat, a setting, the beginning of a program phase, a holder, the reason why the run ended,
+ * and memory outside the allocator, like the functions of the recorder and the sink. Do nothing if the trace has
+ * ended. */
 void mt_live_run_measure(struct mt_live_run *run, const char *name, int64_t step, double value);
 void mt_live_run_caveat(struct mt_live_run *run, const struct mt_caveat *caveat);
 void mt_live_run_set(struct mt_live_run *run, const char *name, const char *value);
@@ -83,23 +86,24 @@ void mt_live_run_holder(struct mt_live_run *run, const struct mt_holder *holder)
 void mt_live_run_ended_by(struct mt_live_run *run, mt_ended_by reason);
 void mt_live_run_outside(struct mt_live_run *run, const struct mt_outside *outside);
 
-/* Adds what a part holds outside of the allocator on a simulated card, in a communicator of `ranks` where it is NCCL's; the first
- * communicator counts once. False if that is not known of the card. Any thread. */
+/* Adds memory of a part outside the allocator on a simulated card. For NCCL, `ranks` is the size of the communicator;
+ * the first communicator counts once. False if the amount is unknown for the card. Any thread. */
 bool mt_live_run_hold(struct mt_live_run *run, mt_outside_part part, int ranks);
 
-/* Returns what the process holds of its card outside of the allocator: the context or, where more was added, all. */
+/* Returns the process's memory on its card outside the allocator: the sum of the parts that were added, at least the
+ * context; 0 if the card's context is unknown. */
 uint64_t mt_live_run_held_bytes(struct mt_live_run *run);
 
-/* Emits the begin or end of a span or step, or a phase, if the trace is open: by the notes, if the run has some, which then
- * number the steps; or else by the allocator, with `value`. */
+/* If the trace is open, emits the begin or end of a span or step, or a phase: from the notes, if the run has any, which
+ * then number the steps; otherwise from the allocator, with `value`. */
 void mt_live_run_mark(struct mt_live_run *run, mt_event_kind kind, uint64_t value, mt_span_id span);
 
 /* ---- blocks of the allocator, by address; any thread ---- */
 
-/* Takes a block. Fails as mt_alloc_serve. */
+/* Allocates a block. Fails as mt_alloc_serve. */
 mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out);
 
-/* Takes the block that begins at an address. Fails as mt_alloc_take_at. */
+/* Allocates a block that begins at an address. Fails as mt_alloc_take_at. */
 mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr address);
 
 /* The following return false if no block of the allocator begins at the address. */
@@ -121,29 +125,31 @@ bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_by
 /* Sets *out to the number of the block's stream. */
 bool mt_live_run_stream(struct mt_live_run *run, mt_addr address, mt_stream *out);
 
-/* Notes that an operator read or wrote the block. Once one was noted, the uses of each block are stored with its free or at the
- * end of the trace. */
+/* Notes that an operator read or wrote the block. From the first note on, the uses of each block are stored when it is
+ * freed or the trace ends. */
 typedef enum mt_live_access_kind { MT_LIVE_READ, MT_LIVE_WRITE } mt_live_access_kind;
 bool mt_live_run_use(struct mt_live_run *run, mt_addr address, mt_live_access_kind kind);
 
-/* Stops following uses, and forgets those of blocks that are live: a kernel may have used any of them. */
+/* Stops tracking uses, and discards those of live blocks: a kernel may have used any of them. */
 void mt_live_run_lose_uses(struct mt_live_run *run);
 
-/* Makes the stream a user of the block, as mt_alloc_use_on. */
+/* Adds the stream to the block's users, like mt_alloc_use_on. */
 bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream);
 
 /* Sets *out to the label of the block. */
 bool mt_live_run_label(struct mt_live_run *run, mt_addr address, mt_label_id *out);
 
-/* Gives the block another label, as mt_alloc_relabel. */
+/* Gives the block another label, like mt_alloc_relabel. */
 bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
 
-/* Gives blocks that were allocated up to an event, by its sequence, the label that `choose` returns for theirs. Returns the
- * sequence of the newest block that is live. `choose` calls no function of the run. */
+/* Relabels blocks that were allocated up to an event, given by its sequence number, with the label that `choose`
+ * returns for theirs. Returns the sequence number of the newest live block. `choose` must not call functions of the
+ * run. */
 uint64_t mt_live_run_relabel_until(struct mt_live_run *run, uint64_t sequence,
                                    mt_label_id (*choose)(void *context, mt_label_id label), void *context);
 
-/* ---- notes of other memory, of a run that has notes; any thread. As the functions of foreign.h, at the present time ---- */
+/* ---- notes of other memory, in a run with notes; any thread. Like the functions of foreign.h, at the current time
+ * ---- */
 
 void mt_live_note_take(struct mt_live_run *run, const struct mt_foreign_block *block);
 void mt_live_note_give(struct mt_live_run *run, mt_addr address);
@@ -151,20 +157,20 @@ bool mt_live_note_relabel(struct mt_live_run *run, mt_addr address, mt_label_id 
 void mt_live_note_refusal(struct mt_live_run *run, const struct mt_foreign_block *request);
 void mt_live_note_map(struct mt_live_run *run, mt_addr address, uint64_t bytes, uint64_t stream);
 
-/* Returns the number in the trace of a stream of notes, any number. */
+/* Returns the number in the trace for a stream of the notes, which may be any number. */
 mt_stream mt_live_note_stream(struct mt_live_run *run, uint64_t stream);
 void mt_live_note_unmap(struct mt_live_run *run, mt_addr address, uint64_t bytes);
 
-/* Maps memory into a range of addresses that PyTorch has reserved (expandable segments). The range becomes one segment, which
- * grows. */
+/* Maps memory into a range of addresses that PyTorch reserved (expandable segments). The range becomes one growing
+ * segment. */
 void mt_live_note_growth(struct mt_live_run *run, mt_addr address, uint64_t bytes, uint64_t stream);
 
-/* Returns the step that is under way, MT_NO_STEP if there is none. */
+/* Returns the current step; MT_NO_STEP outside steps. */
 int64_t mt_live_note_step(struct mt_live_run *run);
 
 struct mt_foreign_counts mt_live_note_counts(struct mt_live_run *run);
 
-/* The sums of what was noted. */
+/* The sums of the notes. */
 struct mt_live_sums {
     uint64_t allocated_bytes, reserved_bytes;
 };

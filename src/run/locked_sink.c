@@ -37,8 +37,8 @@ static bool has_segment(uint16_t kind)
            kind == MT_EVENT_FREE || kind == MT_EVENT_RELABEL;
 }
 
-/* Returns the joint number of a segment. A source numbers its segments densely, and maps one before any other event of
- * it. */
+/* Returns the common number of a segment. A source numbers its segments densely, and maps one before any other event of
+ * the segment. */
 static uint32_t joint_birth(struct mt_locked_source *source, uint32_t birth)
 {
     assert(birth <= source->count);
@@ -48,7 +48,7 @@ static uint32_t joint_birth(struct mt_locked_source *source, uint32_t birth)
     return source->locked->births++;
 }
 
-/* Returns the time of the next event, never before the last one: the clocks of threads may differ a little. */
+/* Returns the time of the next event. Never earlier than the last one: the clocks of threads may differ slightly. */
 static uint64_t next_time_ns(struct mt_locked_sink *locked)
 {
     uint64_t now = mt_locked_sink_now_ns(locked);
@@ -106,7 +106,7 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     return id;
 }
 
-/* The target and `names` give the same numbers, since both get all names. */
+/* The target and `names` have equal numbers, since both get all names. */
 static mt_category intern_category(void *context, const char *name)
 {
     const struct mt_sink *target = enter(context);

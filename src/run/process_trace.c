@@ -48,7 +48,7 @@ static void read_command(const struct mt_record_request *request, struct mt_text
     mt_shown_words_add(command, length, '\0', out);
 }
 
-/* Returns the number in the environment's variable; -1 if there is none. */
+/* Returns the number in an environment variable; -1 if there is none. */
 static int64_t number_in(const char *variable)
 {
     enum { MOST_PROCESSES = 1 << 24 };
@@ -58,8 +58,8 @@ static int64_t number_in(const char *variable)
     return text != NULL && end != text && *end == '\0' && number >= 0 && number < MOST_PROCESSES ? number : -1;
 }
 
-/* The variables by which launchers tell a process its place: torchrun's, then Slurm's, Open MPI's, and those of MPICH and its
- * like. */
+/* The variables in which launchers pass a process its rank: torchrun, Slurm, Open MPI, and MPICH and its
+ * derivatives. */
 struct launcher {
     const char *rank, *local_rank, *world_size, *job;
 };
@@ -85,7 +85,7 @@ bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job)
     return false;
 }
 
-/* Returns the item of a list of numbers, "2,3"; -1 if there is none, or it is no number. */
+/* Returns an item of a list of numbers, "2,3"; -1 if it does not exist or is not a number. */
 static int64_t item_of(const char *list, int index)
 {
     for (; index > 0 && list != NULL; index--)
@@ -151,8 +151,8 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     return status;
 }
 
-/* If the trace can't be opened, since another process may be writing it, opens TRACE-PID. Appends the path that was
- * opened to *out_path. If both fail, the error is the first one's. */
+/* Opens the trace or, if that fails since another process may be writing it, TRACE-PID. Appends the path of the open
+ * trace to *out_path. If both fail, the error is the first one's. */
 static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
                                const char *recorded, mt_live_access access, struct mt_text *out_path,
                                struct mt_live_run **out)
@@ -163,7 +163,7 @@ static mt_status open_anywhere(const struct mt_record_request *request, const st
         struct mt_error error = mt_error_save(status);
         mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
         status = open_at(request, out_path->data, card, recorded, access, out);
-        error.status = status; /* of the second attempt, with the words of the first */
+        error.status = status; /* of the second attempt, with the text of the first */
         (void)mt_error_restore(&error, MT_OK);
     }
     return status;

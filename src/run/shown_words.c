@@ -4,13 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* A part of a command line, not ended by '\0'. */
+/* A word of a command line, not terminated by '\0'. */
 struct word {
     const char *text;
     size_t length;
 };
 
-/* Returns a letter as names of secrets are compared. */
+/* Returns a letter in the form in which names of secrets are compared. */
 static char plain(char letter)
 {
     return letter == '_' ? '-' : (char)tolower((unsigned char)letter);
@@ -37,7 +37,7 @@ static bool is_secret(struct word name)
     return false;
 }
 
-/* Returns the length of the name in a word with a value, which follows "="; of another word its own. */
+/* Returns the length of the name before "=" in a word, or of the whole word if it has no "=". */
 static size_t name_length(struct word word)
 {
     const char *equals = memchr(word.text, '=', word.length);
@@ -49,7 +49,7 @@ static bool is_option(struct word word)
     return word.length > 0 && word.text[0] == '-';
 }
 
-/* Adds a word, and returns whether the next one is a secret. `was_secret`: the one before named a secret. */
+/* Adds a word, and returns whether the next one is a secret. `was_secret`: the previous word named a secret. */
 static bool add_word(struct word word, bool was_secret, struct mt_text *out)
 {
     const struct word name = {word.text, name_length(word)};

@@ -11,9 +11,9 @@
 
 enum { MOST_LAYER_DIGITS = 9, USUAL_DEPTH = 128 };
 
-/* The open spans of one thread, innermost last. All threads' are freed at the end, so a program's end may come before its
- * threads' ends. The struct of a thread that has ended is reused. Invariants: depth <= capacity; depth is 0 while is_idle; `next`
- * does not change once the struct is in the list. */
+/* The open spans of one thread, innermost last. The spans of all threads are freed at the end, so a program may end
+ * before its threads. The struct of an ended thread is reused. Invariants: depth <= capacity; depth is 0 while is_idle;
+ * `next` does not change once the struct is in the list. */
 struct thread {
     struct mt_thread_spans *spans;
     struct thread *next;
@@ -22,11 +22,11 @@ struct thread {
     atomic_bool is_idle; /* its thread has ended */
 };
 
-/* The list has no lock, which another thread might hold at a fork. */
+/* The list has no lock, since another thread might hold it at a fork. */
 struct mt_thread_spans {
     void (*end)(void *context, mt_span_id span);
     void *context;
-    pid_t process; /* the one that created it */
+    pid_t process; /* that created it */
     pthread_key_t key;
     struct thread *_Atomic threads;
 };
@@ -39,7 +39,7 @@ static void end_to(struct thread *thread, size_t depth)
     }
 }
 
-/* Ends the spans of a thread that ends, but in a forked child only forgets them. */
+/* Ends the spans of a thread that ends. In a forked child, only discards them. */
 static void leave_thread(void *context)
 {
     struct thread *thread = context;
@@ -86,7 +86,7 @@ static struct thread *add_thread(struct mt_thread_spans *spans)
     return thread;
 }
 
-/* Returns the struct of a thread that has ended, for the caller to use; NULL if there is none. */
+/* Returns the struct of an ended thread for the caller's use; NULL if there is none. */
 static struct thread *reuse_thread(struct mt_thread_spans *spans)
 {
     struct thread *thread = spans->threads;
@@ -95,13 +95,13 @@ static struct thread *reuse_thread(struct mt_thread_spans *spans)
     return thread;
 }
 
-/* Returns the calling thread's spans; NULL if it has begun none. */
+/* Returns the calling thread's spans; NULL if it has not begun any. */
 static struct thread *find_thread(const struct mt_thread_spans *spans)
 {
     return spans != NULL ? pthread_getspecific(spans->key) : NULL;
 }
 
-/* Returns the calling thread's spans. Reuses those of a thread that has ended, or adds some. */
+/* Returns the calling thread's spans. Reuses the struct of an ended thread, or adds one. */
 static struct thread *enter_thread(struct mt_thread_spans *spans)
 {
     struct thread *thread = find_thread(spans);
