@@ -1,5 +1,5 @@
-/* A card of one's own: a JSON object with the fields of struct mt_card by their names, as `cards` prints them. What it leaves
- * out is as on the known card that its field "like" names, or as on the reference card. */
+/* A user's card: a JSON object with the fields of struct mt_card, as printed by `cards`. Missing fields have the value
+ * of the known card in its field "like", or of the reference card. */
 #include "device/card.h"
 
 #include "base/text.h"
@@ -17,7 +17,7 @@ static const char FROM_FILE[] = "a file"; /* the source of its figures */
 
 typedef enum number_kind { KIND_INT, KIND_U32, KIND_U64, KIND_DOUBLE } number_kind;
 
-/* A field that holds a number, and the range of what makes sense. */
+/* A numeric field and its valid range. */
 struct number_field {
     const char *key;
     number_kind kind;
@@ -55,7 +55,7 @@ static const struct number_field numbers[] = {
 
 enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
 
-/* Fields that hold text. Of a file the card's name is the file's, and its source is that it is a file. */
+/* Text fields. A card from a file is named after the file, and its source says that it is a file. */
 static const char *const texts[] = {"like", "name", "product", "source", "schema"};
 
 enum { TEXT_COUNT = sizeof texts / sizeof texts[0] };
@@ -79,7 +79,7 @@ static void store(const struct number_field *field, double number, struct mt_car
     }
 }
 
-/* Returns a field's number. Whole numbers are below 10^15, so a double holds them. */
+/* Returns a field's number. Whole numbers are below 10^15, so a double represents them exactly. */
 static double load(const struct number_field *field, const struct mt_card *card)
 {
     const char *at = (const char *)card + field->offset;
@@ -136,7 +136,7 @@ static mt_status check_keys(const char *path, json_t *object)
     return MT_OK;
 }
 
-/* Finds the card that the file is like. */
+/* Finds the card named in "like". */
 static mt_status read_like(const char *path, const json_t *object, struct mt_card *out)
 {
     const char *like = json_string_value(json_object_get(object, "like"));
@@ -156,7 +156,7 @@ static mt_status read_card(const char *path, json_t *object, struct mt_card *out
     for (size_t i = 0; i < NUMBER_COUNT; i++) {
         MT_TRY(read_number(path, object, &numbers[i], out));
         if (numbers[i].offset == offsetof(struct mt_card, capability) && json_object_get(object, "capability") != NULL)
-            mt_card_complete(out); /* what follows from it stands further below */
+            mt_card_complete(out); /* fields that derive from it are read later */
     }
     if (out->context_bytes >= out->memory_bytes)
         return mt_fail(MT_USAGE, "%s: \"context_bytes\" is no less than \"memory_bytes\"", path);
@@ -165,7 +165,7 @@ static mt_status read_card(const char *path, json_t *object, struct mt_card *out
     return MT_OK;
 }
 
-/* Takes the object over; NULL: the text is none, as `error` says. */
+/* Takes ownership of the object; NULL: the text is not JSON, as `error` says. */
 static mt_status take_card(const char *name, json_t *object, const json_error_t *error, struct mt_card *out)
 {
     if (object == NULL)

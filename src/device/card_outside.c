@@ -19,16 +19,16 @@ static const struct {
 #undef X
 };
 
-/* The context of the cards of which one was found, for each multiprocessor: from the L40S to PyTorch's on the H200. */
+/* The context for each multiprocessor, on cards where it is known: from the L40S to PyTorch's on the H200. */
 static const uint64_t LEAST_CONTEXT_BYTES = 3 * MIB, MOST_CONTEXT_BYTES = 6139532;
 
-/* What was found of some cards. A part without bytes is not known. */
+/* Known values for a card. A part without bytes is unknown. */
 struct found {
     const char *card;
     struct range part[MT_OUTSIDE_PART_COUNT];
 };
 
-/* The first collective of any kind makes the rings: gathering and scattering after a sum took nothing more. */
+/* The first collective of any kind creates the rings: gathering and scattering after a sum needed no more memory. */
 #define HOPPER                                                                                                         \
     {                                                                                                                  \
         [MT_PART_PROCESS] = {600 * MIB, 600 * MIB, 600 * MIB}, [MT_PART_CONTEXT] = {648937472, 648937472, 651034624},  \
@@ -37,7 +37,7 @@ struct found {
         [MT_PART_NCCL_PEER] = {132120576, 132120576, 468571428},                                                       \
     }
 
-/* Two ranks take the least. */
+/* Two ranks need the least. */
 #define AMPERE                                                                                                         \
     {                                                                                                                  \
         [MT_PART_NCCL_RING] = {688 * MIB, 544 * MIB, 688 * MIB},                                                       \
@@ -57,7 +57,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Returns what the table of cards says of the context, in the range of such cards. A device of a size has none set aside. */
+/* Returns the context in the table of cards, with the range for such cards. A device with a size in bytes has none. */
 static struct range context_of(const struct mt_card *card)
 {
     struct mt_card listed;
@@ -76,7 +76,7 @@ static const struct found *find(const struct mt_card *card)
     return NULL;
 }
 
-/* True if the part is what connects ranks. */
+/* True for the parts that connect ranks. */
 static bool is_connection(mt_outside_part part)
 {
     return part == MT_PART_NCCL_RING || part == MT_PART_NCCL_PEER;

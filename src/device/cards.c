@@ -1,10 +1,10 @@
 /* The known cards.
  *
- * Memory: what a program is told by the driver (cudaMemGetInfo, PyTorch's "total capacity"), which is less than what
- * nvidia-smi says and than what the data sheet says. It is rounded down, and where drivers differ, the least of what was
- * found. The source beside a card is where it was found. Context: what a process held there beside PyTorch's memory: the
- * context, kernels, cuBLAS. It grows with the multiprocessors; where nothing was found it is 4 MiB for each, on Hopper and
- * Blackwell of data centers 4.5 MiB.
+ * Memory: the total that the driver reports to programs (cudaMemGetInfo, PyTorch's "total capacity"), which is less
+ * than nvidia-smi and the data sheet say. It is rounded down; if drivers differ, it is the smallest value found. Each
+ * card has the source of its figure. Context: memory of a process outside PyTorch's allocator: the context, kernels,
+ * cuBLAS. It grows with the multiprocessors; if no value was found, it is 4 MiB for each, or 4.5 MiB on data center
+ * Hopper and Blackwell.
  *
  * L2: cudaDeviceProp of the H200, H20 (github.com/RightNow-AI/AutoMegaKernel/pull/3), B200 (github.com/pytorch/ao/pull/4002),
  * A100, T4, RTX 3090, RTX 4090, RTX 5090; of others NVIDIA's architecture papers and data sheets. The H100 NVL and the GH200
@@ -162,7 +162,7 @@ bool mt_card_find(const char *name, struct mt_card *out)
     return false;
 }
 
-/* Other products of a card: the A100 in a slot has the same memory. */
+/* Other product names of a card: the PCIe A100 has the same memory. */
 static const struct product {
     const char *product, *card;
 } other_products[] = {
@@ -172,14 +172,14 @@ static const struct product {
 
 enum { OTHER_PRODUCTS = sizeof other_products / sizeof other_products[0] };
 
-/* True if the text has the product as whole words: "NVIDIA L40S" has no "NVIDIA L40". */
+/* True if the text contains the product as whole words: "NVIDIA L40S" does not contain "NVIDIA L40". */
 static bool has_product(const char *text, const char *product)
 {
     const char *at = strstr(text, product);
     return at != NULL && !isalnum((unsigned char)at[strlen(product)]);
 }
 
-/* Finds the longest of the products that the text has. */
+/* Finds the longest product name in the text. */
 bool mt_card_find_product(const char *text, struct mt_card *out)
 {
     for (size_t i = 0; i < OTHER_PRODUCTS; i++)

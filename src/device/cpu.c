@@ -1,6 +1,6 @@
 /* Host memory as a device. Reservations are anonymous mappings, page-aligned and zeroed, and an address is a pointer.
- * Ops run at once, so there is no queue. A range is a mapping without access, for which the system sets no memory
- * aside. A part of it gets memory by becoming readable and writable. */
+ * Ops run immediately, so there is no queue. A range is a mapping without access, for which the system commits no
+ * memory. A part of it gets memory when it becomes readable and writable. */
 #include "device/backend.h"
 #include "device/device.h"
 
@@ -65,7 +65,7 @@ static mt_status cpu_range_map(struct mt_device *device, mt_addr address, uint64
     return mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) == 0 ? MT_OK : fail_host(device, bytes);
 }
 
-/* Maps the pages anew, so that the system takes the old ones back. */
+/* Maps the pages again, so that the system reclaims the old ones. */
 static void cpu_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)device;

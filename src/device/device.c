@@ -1,8 +1,8 @@
-/* The front of every device: it checks what all backends demand, keeps the count of reserved bytes below the capacity,
- * and supplies what a backend leaves out. Devices are opened in device_open.c, so that a program with a device of its
- * own needs no other.
+/* The common part of all devices: checks arguments, keeps the sum of reserved bytes below the capacity, and supplies
+ * the functions that a backend leaves out. Devices are opened in device_open.c, so that a program with its own device
+ * needs no other.
  *
- * The count is kept with atomic operations, since allocators on several threads may share a device. */
+ * The sum is updated atomically, since allocators on several threads may share a device. */
 #include "device/device.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-/* True if a backend has what is not optional and, of each group of functions, all or none. */
+/* True if a backend has all required functions and, of each optional group, all or none. */
 static __attribute__((unused)) bool is_whole_table(const struct mt_device_table *table)
 {
     return table->kind != NULL && table->reserve != NULL && table->release != NULL &&
@@ -45,8 +45,8 @@ static mt_status fail_capacity(const struct mt_device *device, uint64_t bytes, u
                    mt_format_bytes(device->capacity_bytes, capacity));
 }
 
-/* Adds `bytes` to what is reserved. Fails with MT_OUT_OF_MEMORY if that would pass the capacity, which may have been
- * lowered below what is reserved. */
+/* Adds `bytes` to the reserved bytes. Fails with MT_OUT_OF_MEMORY if that would exceed the capacity, which may have
+ * been lowered below the reserved bytes. */
 static mt_status claim(struct mt_device *device, uint64_t bytes)
 {
     uint64_t capacity = __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
@@ -66,7 +66,7 @@ static void unclaim(struct mt_device *device, uint64_t bytes)
     (void)before;
 }
 
-/* Counts a call and claims the bytes that it asks for. */
+/* Counts a call and claims its bytes. */
 static mt_status admit(struct mt_device *device, uint64_t bytes)
 {
     assert(is_whole_table(device->table));
@@ -94,7 +94,7 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
     unclaim(device, bytes);
 }
 
-/* Sets the capacity to what the limit and what is held outside leave. */
+/* Sets the capacity from the limit and the memory held outside. */
 static void lower_capacity(struct mt_device *device)
 {
     const struct mt_card *card = &device->card;

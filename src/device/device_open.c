@@ -1,7 +1,7 @@
-/* Opens a device by its spelling. Only here are devices known by name.
+/* Opens a device by its spelling. Only this file knows devices by name.
  *
- * The module for NVIDIA cards is loaded when a card is opened, so that the program starts where there is no driver and
- * no CUDA library. It stays loaded: CUDA ends with the process. */
+ * The module for NVIDIA cards is loaded when a card is opened, so that the program also starts without a driver and
+ * CUDA libraries. It stays loaded: CUDA ends with the process. */
 #include "device/backend.h"
 #include "device/device.h"
 
@@ -23,8 +23,8 @@
 
 enum { MOST_CARDS = 64 };
 
-/* Fails with MT_NO_DEVICE without a driver: the module's libraries of hundreds of megabytes are then not worth loading.
- * A driver stays loaded, since CUDA's runtime opens it next. */
+/* Fails with MT_NO_DEVICE without a driver, so that the module's libraries of hundreds of megabytes are not loaded in
+ * vain. A found driver stays loaded, since CUDA's runtime opens it next. */
 static mt_status find_driver(void)
 {
     if (dlopen(CUDA_DRIVER, RTLD_LAZY | RTLD_LOCAL) != NULL)
@@ -43,7 +43,8 @@ static mt_status find_cuda(mt_cuda_open_function *out)
                    mt_last_error());
 }
 
-/* Adds what the driver does not tell: the rates of a known card, or else of the reference card, and then says so. */
+/* Adds facts that the driver does not report: the rates of a known card, or else, with a note, of the reference
+ * card. */
 static void know_card(struct mt_card *card)
 {
     const struct mt_card told = *card;
@@ -88,7 +89,7 @@ static const struct backend {
 
 enum { BACKENDS = sizeof backends / sizeof backends[0], LONGEST_KIND = 32 };
 
-/* Fails with MT_NO_DEVICE and the message of mt_fail_unknown, which lists the kinds and the nearest match. */
+/* Fails with MT_NO_DEVICE and the message of mt_fail_unknown, which lists the kinds and the most similar one. */
 static mt_status fail_unknown_kind(const char *kind)
 {
     const char *kinds[BACKENDS];
@@ -123,7 +124,7 @@ bool mt_device_is_simulated(const char *spelling)
     return strcspn(spelling, ": ") == strlen("sim") && strncmp(spelling, "sim", strlen("sim")) == 0;
 }
 
-/* Returns what stands behind the kind of a simulated device, NULL if nothing does. */
+/* Returns the text after the kind of a simulated device; NULL if there is none. */
 static const char *simulated_argument(const char *name)
 {
     return name[strlen("sim")] == ':' ? name + strlen("sim:") : NULL;
@@ -148,7 +149,7 @@ bool mt_device_find_traced_card(const char *name, struct mt_card *out)
     return false;
 }
 
-/* A page of memory: a smaller number lacks its unit. */
+/* A page of memory: for a smaller number the unit was forgotten. */
 enum { LEAST_CAPACITY_BYTES = 4096 };
 
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)

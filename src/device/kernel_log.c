@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Invariants: spellings[i] belongs to the name of number i + 1; launch_count and run_count are the lengths of the
+/* Invariants: spellings[i] belongs to the name with number i + 1; launch_count and run_count are the lengths of the
  * arrays. */
 struct mt_kernel_log {
     struct mt_mutex launch_lock; /* guards the launches */
@@ -17,7 +17,7 @@ struct mt_kernel_log {
     struct mt_mutex run_lock; /* guards the runs */
     struct mt_kernel_run *runs;
     size_t run_count;
-    struct mt_name_set *names; /* as the linker has them */
+    struct mt_name_set *names; /* mangled */
     char **spellings;
     size_t spelling_count;
     char *(*spell)(const char *name);
@@ -53,8 +53,8 @@ static bool launches_equal(const struct mt_kernel_launch *a, const struct mt_ker
     return a->number == b->number && a->label == b->label && a->step == b->step;
 }
 
-/* Drops a launch that repeats the last one: a call of the runtime and the call of the driver inside of it often share a
- * number. */
+/* Ignores a launch with the same number as the last one: a call of the runtime and the driver call inside it often
+ * share a number. */
 void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_launch *launch)
 {
     mt_mutex_take(&log->launch_lock);
@@ -88,7 +88,7 @@ static int by_start(const void *left, const void *right)
     return (a->launch > b->launch) - (a->launch < b->launch);
 }
 
-/* Sorts the runs by start. Those of a single stream come sorted, so the first step is to look. */
+/* Sorts the runs by start. Runs of a single stream are already sorted, which is checked first. */
 static void sort_runs(struct mt_kernel_log *log)
 {
     for (size_t i = 1; i < log->run_count; i++)
@@ -98,7 +98,7 @@ static void sort_runs(struct mt_kernel_log *log)
         }
 }
 
-/* Maps the number of each launch to its index, the last one if several have the same number. */
+/* Maps the number of each launch to its index; for equal numbers, to the last one. */
 static void index_launches(const struct mt_kernel_log *log, struct mt_number_map *out)
 {
     mt_number_map_create(out);
@@ -106,7 +106,7 @@ static void index_launches(const struct mt_kernel_log *log, struct mt_number_map
         mt_number_map_put(out, log->launches[i].number, i);
 }
 
-/* Returns the readable name, which is made once for each name. */
+/* Returns the readable name, which is created once per name. */
 static const char *find_spelling(struct mt_kernel_log *log, const char *name)
 {
     bool is_new;
@@ -134,8 +134,8 @@ static struct mt_kernel join(struct mt_kernel_log *log, const struct mt_number_m
                               .stream = run->stream};
 }
 
-/* Moves the start of each run to the end of the run ahead of it in its stream: a kernel may take its place on the card
- * while that still runs, and waits there. The runs are in the order in which they took their places. */
+/* Moves the start of each run to the end of the previous run in its stream: a kernel may occupy its place on the card
+ * while the previous one still runs, and wait there. The runs are ordered by when they occupied their places. */
 static void begin_at_turns(struct mt_kernel_log *log)
 {
     struct mt_number_map ends; /* the end of the last run of each stream */

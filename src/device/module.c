@@ -13,16 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONGEST_NAME = 128 }; /* of a folder below and a file in it */
+enum { LONGEST_NAME = 128 }; /* of a folder below, plus a file in it */
 
-/* Writes the folder of the library or program that this code is part of, with links resolved and without its last slash; "" if
- * the system does not tell it. Returns whether it is the program. */
+/* Writes the folder of the library or program that contains this code, with links resolved and without a trailing
+ * slash; "" if it is unknown. Returns whether it is the program. */
 static bool find_own_folder(char *folder)
 {
     Dl_info info;
     struct link_map *own = NULL;
     const bool is_known = dladdr1((void *)find_own_folder, &info, (void **)&own, RTLD_DL_LINKMAP) != 0;
-    const bool is_program = is_known && own->l_name[0] == '\0'; /* its name may be anything that its starter said */
+    const bool is_program = is_known && own->l_name[0] == '\0'; /* its name can be set to anything */
     if (!is_known || realpath(is_program ? "/proc/self/exe" : own->l_name, folder) == NULL)
         folder[0] = '\0';
     else
@@ -30,7 +30,7 @@ static bool find_own_folder(char *folder)
     return is_program;
 }
 
-/* Writes the path of the file in the first folder that holds it. */
+/* Writes the path of the file in the first folder that has it. */
 static bool find_anywhere(const char *file, char path[PATH_MAX + LONGEST_NAME])
 {
     static const char *const of_program[] = {"", "/../lib/memtrace", NULL};

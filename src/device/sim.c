@@ -1,6 +1,6 @@
 /* The simulated device: an address range with a capacity and no memory.
  *
- * Every address is given out once, so two reservations never overlap and a stale address is never a live one. Only
+ * Every address is used only once, so two reservations never overlap and a stale address is never a live one. Only
  * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
 #include "device/device.h"
@@ -18,31 +18,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of a card's rates that programs get: of matrix products 0.67 (0.63 to 0.72), in PyTorch's step of 2.7
- * billion parameters on an H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy
+/* The attained fractions of a card's peak rates. Matrix products: 0.67 (0.63 to 0.72), in PyTorch's step with 2.7
+ * billion parameters on an H200 in fp32 and bf16 (tests/data/kernels_h200.json). Bandwidth: 0.9, of a large copy
  * there. */
 static const double ATTAINED_MATRIX_RATE = 0.67, ATTAINED_BANDWIDTH = 0.9;
 
-/* The end of the name of a file that describes a card. */
+/* The file name extension of a card. */
 #define CARD_FILE ".json"
 
-/* Stands before the memory that others leave, at the end of a spelling. */
+/* Precedes the memory that other processes leave free, at the end of a spelling. */
 #define FREE "free="
 
 enum { LONGEST_ARGUMENT = 4096 };
 
-/* The first address, and the unit in which addresses are given out: the pages by which a driver maps memory. */
+/* The first address, and the unit of addresses: the pages that a driver maps. */
 static const mt_addr FIRST_ADDRESS = (mt_addr)1 << 40;
 static const uint64_t ADDRESS_UNIT = (uint64_t)2 << 20;
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Invariants: next_address is a multiple of ADDRESS_UNIT above all addresses given out; host_ns <= clock_ns, and
- * neither shrinks. */
+/* Invariants: next_address is a multiple of ADDRESS_UNIT above all used addresses; host_ns <= clock_ns, and neither
+ * decreases. */
 struct sim {
     struct mt_device device;
     mt_addr next_address;
-    uint64_t host_ns;  /* when the program has launched what is queued */
+    uint64_t host_ns;  /* when the program has launched the queued work */
     uint64_t clock_ns; /* when the queued work is done */
 };
 
@@ -69,7 +69,7 @@ static void sim_release(struct mt_device *device, mt_addr address, uint64_t byte
     (void)bytes;
 }
 
-/* Does nothing: a range, and the memory under it, are addresses and nothing more. */
+/* Does nothing: a range and its memory are only addresses. */
 static mt_status sim_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     (void)device;
@@ -84,7 +84,7 @@ static uint64_t sim_now_ns(const struct mt_device *device)
 }
 
 /* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only
- * if the work asks for it. fp64, which only tests use, counts as fp32. */
+ * if requested. fp64, used only in tests, counts as fp32. */
 static double peak_rate(const struct mt_card *card, const struct mt_work *work)
 {
     double matrix_rate = 0;
@@ -99,8 +99,9 @@ static double peak_rate(const struct mt_card *card, const struct mt_work *work)
     return matrix_rate > 0 ? matrix_rate : card->fp32_rate;
 }
 
-/* The roofline: an op takes as long as its operations or its bytes, whichever is longer. Williams, Waterman,
- * Patterson, "Roofline: an insightful visual performance model", CACM 2009. No kernel takes less than a launch. */
+/* The roofline model: an op takes as long as its operations or its bytes, whichever is longer. Williams, Waterman,
+ * Patterson, "Roofline: an insightful visual performance model", CACM 2009. A kernel takes at least the time of a
+ * launch. */
 static uint64_t device_ns(const struct mt_card *card, const struct mt_work *work)
 {
     assert(peak_rate(card, work) > 0 && card->fp32_rate > 0 && card->bytes_per_second > 0);
@@ -113,7 +114,7 @@ static uint64_t device_ns(const struct mt_card *card, const struct mt_work *work
     return ns > least_ns ? ns : least_ns;
 }
 
-/* A queue: the work begins when the host has launched it and the work before is done. */
+/* A queue: work begins when the host has launched it and the previous work is done. */
 static void sim_spend(struct mt_device *device, const struct mt_work *work)
 {
     struct sim *sim = (struct sim *)device;
@@ -134,7 +135,7 @@ static mt_status sim_synchronize(struct mt_device *device)
     return MT_OK;
 }
 
-/* There are no kernels: each op is one, of the time that it is estimated to take. */
+/* Without real kernels, each op counts as one, with its estimated time. */
 static mt_status sim_watch_kernels(struct mt_device *device, struct mt_kernel_watch **out)
 {
     (void)device;
@@ -168,8 +169,8 @@ static const struct mt_device_table sim_table = {
     .close = sim_close,
 };
 
-/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and
- * a size, NULL if there is none. */
+/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into a card's name, which may be empty, and a size,
+ * or NULL. */
 static const char *split(const char *argument, char *name, size_t name_bytes)
 {
     const char *colon = strrchr(argument, ':');
@@ -194,7 +195,7 @@ static mt_status find_card(const char *name, struct mt_card *out)
     return mt_card_find(name, out) ? MT_OK : mt_card_fail_unknown(name);
 }
 
-/* Cuts "free=20GiB" off the end of a spelling. Returns "20GiB", or NULL if the spelling does not end so. */
+/* Removes "free=20GiB" from the end of a spelling. Returns "20GiB", or NULL if the spelling has no such end. */
 static char *cut_free(char *argument)
 {
     char *colon = strrchr(argument, ':'), *last = colon != NULL ? colon + 1 : argument;
@@ -204,7 +205,8 @@ static char *cut_free(char *argument)
     return last + strlen(FREE);
 }
 
-/* Counts what is not free as memory of others. Fails with MT_USAGE if the card has less, or its context leaves nothing. */
+/* Counts memory that is not free as other processes'. Fails with MT_USAGE if the card has less, or its context leaves
+ * nothing. */
 static mt_status share_card(const char *size, struct mt_card *card)
 {
     uint64_t bytes;
@@ -221,7 +223,7 @@ static mt_status share_card(const char *size, struct mt_card *card)
     return MT_OK;
 }
 
-/* Finds the card and the capacity that a spelling without "free=" asks for. */
+/* Finds the card and the capacity in a spelling without "free=". */
 static mt_status parse_card(const char *argument, struct mt_card *out)
 {
     char name[LONGEST_ARGUMENT];
@@ -230,7 +232,7 @@ static mt_status parse_card(const char *argument, struct mt_card *out)
     MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
     mt_status status = MT_OK;
     if (size != NULL) {
-        out->context_bytes = 0; /* so much is for the run */
+        out->context_bytes = 0; /* all memory is available to the run */
         status = mt_capacity_parse(size, &out->memory_bytes);
     }
     if (status == MT_OK || !is_size_alone)
@@ -238,7 +240,7 @@ static mt_status parse_card(const char *argument, struct mt_card *out)
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
 }
 
-/* Finds the card, the capacity, and what is free of it. */
+/* Finds the card, the capacity, and its free part. */
 static mt_status parse(const char *argument, struct mt_card *out)
 {
     char spelling[LONGEST_ARGUMENT];

@@ -5,10 +5,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Invariant: kernels are ordered by start, since the clock never goes back. */
+/* Invariant: kernels are ordered by start, since the clock never decreases. */
 struct sim_watch {
     struct mt_kernel_watch watch;
-    struct mt_kernel *kernels; /* not yet handed over */
+    struct mt_kernel *kernels; /* not yet passed on */
     size_t count;
     int64_t step;
     mt_label_id label;

@@ -1,8 +1,8 @@
-/* One CUDA card as a device. Memory comes from cudaMalloc, or is mapped under ranges of addresses. Work of several
- * streams runs at the same time. Marks are moments of stream 0.
+/* One CUDA card as a device. Memory is allocated with cudaMalloc, or mapped into ranges of addresses. Work of several
+ * streams runs concurrently. Marks are events of stream 0.
  *
  * The driver's memory figures are read while the device is opened, before and after each part of CUDA starts, since the
- * driver does not tell the parts apart later:
+ * driver does not distinguish the parts later:
  *
  *   used  0 ──context──▶ context_bytes ──cuBLAS──▶ + library_bytes ──reserve──▶ … */
 #include "device/cuda/cuda_device.h"
@@ -30,9 +30,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the part of a card's memory that this process holds ---- */
+/* ---- this process's part of a card's memory ---- */
 
-/* The driver's management library, opened for one card. All fields are NULL if it can't be used. */
+/* NVML, opened for one card. All fields are NULL if it can't be used. */
 struct process_memory {
     void *library; /* from dlopen */
     void *card;    /* its handle of the card */
@@ -40,7 +40,7 @@ struct process_memory {
     int (*shutdown)(void);
 };
 
-/* From the published interface of the management library (NVML), whose header is not part of every toolkit. */
+/* From the public interface of NVML, whose header is not in every toolkit. */
 enum { NVML_SUCCESS = 0, MOST_PROCESSES = 256 };
 
 struct nvml_process {
@@ -49,7 +49,7 @@ struct nvml_process {
     unsigned gpu_instance, compute_instance;
 };
 
-/* Returns the library's function of that name, which the caller casts to its type, or NULL. */
+/* Returns the library's function with this name, which the caller casts to its type, or NULL. */
 static void (*find(void *library, const char *name))(void)
 {
     void (*function)(void) = NULL;
@@ -57,7 +57,7 @@ static void (*find(void *library, const char *name))(void)
     return function;
 }
 
-/* Opens the library for the card at that PCI bus address ("0000:3B:00.0"). Never fails: without library, card or
+/* Opens the library for the card at this PCI bus address ("0000:3B:00.0"). Never fails: without library, card or
  * permission, process_memory_bytes returns false. */
 static void process_memory_open(struct process_memory *memory, const char *bus_address)
 {
@@ -89,8 +89,8 @@ static void process_memory_close(struct process_memory *memory)
     *memory = (struct process_memory){0};
 }
 
-/* Sets the bytes that this process holds, context and libraries included. Returns false if the driver does not tell. It
- * does not in a container with its own process numbers, since the driver lists the numbers outside. */
+/* Sets the bytes that this process holds, including context and libraries. Returns false if the driver does not report
+ * them. That is the case in a container with its own process ids, since the driver lists the host's. */
 static bool process_memory_bytes(const struct process_memory *memory, uint64_t *out_bytes)
 {
     struct nvml_process processes[MOST_PROCESSES];
@@ -112,7 +112,7 @@ enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8 /* compute capability */ };
 /* Invariant once open: stream 0 and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
-    struct mt_device_table table; /* of the device: without ranges if the card or its driver has none */
+    struct mt_device_table table; /* of the device: without ranges if the card or its driver does not support them */
     int ordinal;
     struct mt_cuda_streams streams;
     struct mt_cuda_graphs graphs; /* of stream 0 */
@@ -124,7 +124,7 @@ struct cuda {
 
 /* ---- the opener of this module ---- */
 
-static struct mt_module_host host; /* set once, before anything else is called */
+static struct mt_module_host host; /* set once, before any other call */
 
 __attribute__((visibility("default"))) mt_module_attach_function mt_module_attach;
 
@@ -151,7 +151,7 @@ static void *pointer(mt_addr address)
     return (void *)(uintptr_t)address;
 }
 
-/* Makes the card current. CUDA has a current card for each thread, and any thread may call. */
+/* Makes the card current, since CUDA has a current card per thread, and any thread may call. */
 static mt_status use_card(const struct cuda *cuda)
 {
     return mtk_cuda_check(cudaSetDevice(cuda->ordinal), "cudaSetDevice");
@@ -170,15 +170,15 @@ static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
     return MT_OK;
 }
 
-/* Drops the error of a call in a cleanup, which nobody reports. The runtime would return it as the error of the next
- * launch. An error of the card's work stays, and shows at the next wait. */
+/* Clears the error of a call in a cleanup. Otherwise, the runtime would return it as the error of the next launch. An
+ * error of the card's work persists, and is found at the next wait. */
 static void drop_error(cudaError_t error)
 {
     if (error != cudaSuccess)
         (void)cudaGetLastError();
 }
 
-/* cudaFree waits for the work that may still use the memory. A failure is not reported: this may be the cleanup after
+/* cudaFree waits for work that may still use the memory. A failure is not reported, since this may be the cleanup after
  * another failure, whose message the caller reads. */
 static void cuda_release(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
@@ -213,7 +213,7 @@ static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t
     mt_cuda_range_unmap(&cuda_of(device)->range, address, bytes);
 }
 
-/* Copies in the order of the stream, and waits, so that the caller may reuse its memory of any kind. */
+/* Copies in the order of the stream, and waits, so that the caller may reuse its memory, pageable or pinned. */
 static mt_status copy(struct mt_device *device, void *to, const void *from, uint64_t bytes, enum cudaMemcpyKind kind,
                       mt_stream stream)
 {
@@ -246,7 +246,7 @@ static struct mtk_queue *cuda_queue(struct mt_device *device, mt_stream stream)
     return mt_cuda_stream_queue(&cuda_of(device)->streams, stream);
 }
 
-/* Makes the card current first, since the stream may have to be made. */
+/* Makes the card current first, since the stream may have to be created. */
 static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
 {
     return use_card(cuda_of(device)) == MT_OK ? cuda_queue(device, stream)->stream : NULL;
@@ -258,7 +258,7 @@ static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_strea
     return mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier);
 }
 
-/* While a graph does the work, nothing else may be queued: the device has no kernels then. */
+/* While a graph does the work, nothing else may be queued: the device then has no kernels. */
 static mt_status cuda_graph_begin(struct mt_device *device, uint64_t key)
 {
     struct cuda *cuda = cuda_of(device);
@@ -307,7 +307,7 @@ static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, dou
 
 /* ---- the driver's figures ---- */
 
-/* Reads the bytes that this process holds or, if the driver does not tell, that all processes on the card hold. */
+/* Reads the bytes that this process holds or, if the driver does not report them, all processes on the card. */
 static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
 {
     size_t free_bytes, total_bytes;
@@ -382,7 +382,7 @@ static const struct mt_device_table cuda_table = {
     .close = cuda_close,
 };
 
-/* Fails with MT_NO_DEVICE if there is no card of that number. */
+/* Fails with MT_NO_DEVICE if there is no card with this number. */
 static mt_status find_card(int ordinal)
 {
     int count = 0;
@@ -401,7 +401,7 @@ static mt_status find_card(int ordinal)
     return MT_OK;
 }
 
-/* Sets the name, the size of the memory and the abilities of the card. */
+/* Sets the card's name, memory size and capabilities. */
 static mt_status describe(struct cuda *cuda)
 {
     struct cudaDeviceProp properties;
@@ -430,7 +430,7 @@ static mt_status describe(struct cuda *cuda)
     return MT_OK;
 }
 
-/* Makes the card current. It may refuse: other processes hold it or its memory, or its administrator has to act. */
+/* Makes the card current. This fails if other processes hold it or its memory, or its administrator must act. */
 static mt_status claim_card(const struct cuda *cuda)
 {
     mt_status status = use_card(cuda);
@@ -440,7 +440,7 @@ static mt_status claim_card(const struct cuda *cuda)
                            "%s can't be used (`nvidia-smi` shows who holds it)", cuda->device.name);
 }
 
-/* Prepares ranges. A card without them gets a table without them, and its memory comes by cudaMalloc alone. */
+/* Prepares ranges. A card without them gets a table without them, and uses only cudaMalloc. */
 static void start_ranges(struct cuda *cuda)
 {
     mt_cuda_range_start(&cuda->range, cuda->ordinal);

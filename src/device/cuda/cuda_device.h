@@ -1,7 +1,7 @@
-/* The one entry of the CUDA module (libmemtrace_cuda.so), which src/device/device_open.c looks up by name.
+/* The only entry point of the CUDA module (libmemtrace_cuda.so), which src/device/device_open.c looks up by name.
  *
- * The module has its own copy of what it needs of src/base, and uses nothing of its opener but struct mt_module_host.
- * So one module serves the program, and programs of others that use the library. */
+ * The module has its own copy of the parts of src/base that it needs, and uses nothing of its opener except struct
+ * mt_module_host. So one module serves memtrace and other programs that use the library. */
 #pragma once
 
 #include "device/device.h"
@@ -10,6 +10,6 @@
 typedef mt_status (*mt_cuda_open_function)(int ordinal, struct mt_device **out);
 
 /* Opens card number `ordinal`, from 0. The caller owns it. Fails with MT_NO_DEVICE, and a message on what to do, if
- * there is no driver, no card, or none of that number; nothing is left open then. The module stays loaded while a
+ * there is no driver, no card, or no card with that number; then nothing is left open. The module stays loaded while a
  * device is open. */
 __attribute__((visibility("default"))) mt_status mt_cuda_open(int ordinal, struct mt_device **out);

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* Captured work is not queued, so a step that can't be captured can't go on without a graph either. */
+/* Captured work is not queued, so a step that can't be captured can't continue without a graph either. */
 static mt_status fail_step(mt_status status)
 {
     return mt_fail_context(status, "a step could not be queued as one (cuda-graph off does without)");
@@ -18,7 +18,7 @@ static void forget(struct mt_cuda_graph *graph)
     *graph = (struct mt_cuda_graph){0};
 }
 
-/* Returns the place of a key, new or known. */
+/* Returns the entry of a key, new or existing. */
 static struct mt_cuda_graph *find(struct mt_cuda_graphs *graphs, uint64_t key)
 {
     struct mt_cuda_graph *oldest = &graphs->list[0];
@@ -47,7 +47,7 @@ mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaS
     graphs->mode = graph->graph != NULL ? MT_CUDA_GRAPH_REPLAYS : MT_CUDA_GRAPH_CAPTURES;
     if (graphs->mode == MT_CUDA_GRAPH_REPLAYS)
         status = mtk_cuda_check(cudaGraphLaunch(graph->graph, stream), "cudaGraphLaunch");
-    else /* relaxed: the allocator may take memory from the driver meanwhile */
+    else /* relaxed: the allocator may allocate from the driver meanwhile */
         status = mtk_cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
     if (status == MT_OK)
         return MT_OK;
@@ -56,7 +56,7 @@ mt_status mt_cuda_graph_begin(struct mt_cuda_graphs *graphs, uint64_t key, cudaS
     return fail_step(status);
 }
 
-/* Makes the current graph from what was captured, and launches it. */
+/* Creates the current graph from the capture, and launches it. */
 static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
@@ -82,14 +82,14 @@ mt_status mt_cuda_graph_end(struct mt_cuda_graphs *graphs, cudaStream_t stream)
     return status;
 }
 
-/* Ends a capture. One that was broken by something in it ends with an error and without a graph. */
+/* Ends a capture. If it was invalidated by an operation in it, it ends with an error and without a graph. */
 static void throw_capture_away(cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
     (void)cudaStreamEndCapture(stream, &captured);
     if (captured != NULL)
         (void)cudaGraphDestroy(captured);
-    (void)cudaGetLastError(); /* which would otherwise be the next launch's error */
+    (void)cudaGetLastError(); /* otherwise it would be the next launch's error */
 }
 
 mt_status mt_cuda_graph_drop(struct mt_cuda_graphs *graphs, cudaStream_t stream)

@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 
-enum { DRIVER_VERSION = 12000 }; /* the first with these functions, 12.0 */
+enum { DRIVER_VERSION = 12000 }; /* 12.0, the first version with these functions */
 
 static bool find(const char *name, void *out_function)
 {
@@ -15,7 +15,7 @@ static bool find(const char *name, void *out_function)
     cudaError_t error = cudaGetDriverEntryPointByVersion(name, place, DRIVER_VERSION, cudaEnableDefault, &found);
     if (error == cudaSuccess && found == cudaDriverEntryPointSuccess && *place != NULL)
         return true;
-    (void)cudaGetLastError(); /* which would otherwise be the next launch's error */
+    (void)cudaGetLastError(); /* otherwise it would be the next launch's error */
     return false;
 }
 
@@ -69,7 +69,7 @@ void mt_cuda_range_close(const struct mt_cuda_range *range, mt_addr address, uin
     (void)range->address_free(address, bytes);
 }
 
-/* Maps a page. Only the mapping holds it, so that the card has it back when that goes. */
+/* Maps a page. Only the mapping holds it, so unmapping returns it to the card. */
 static CUresult map_page(const struct mt_cuda_range *range, mt_addr address)
 {
     CUmemGenericAllocationHandle page;
@@ -98,7 +98,7 @@ mt_status mt_cuda_range_map(const struct mt_cuda_range *range, mt_addr address, 
     return fail_call(range, result, "mapping", bytes);
 }
 
-/* The driver unmaps several pieces in one call, if they are whole. */
+/* The driver unmaps several whole pieces in one call. */
 void mt_cuda_range_unmap(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes)
 {
     if (bytes > 0)

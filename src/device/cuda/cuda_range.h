@@ -1,9 +1,9 @@
-/* Ranges of addresses on a card, and memory under parts of them, by the driver's virtual memory management.
+/* Ranges of addresses on a card, and memory for parts of them, with the driver's virtual memory management.
  *
- * The driver unmaps only whole pieces of memory, and any page may be given back alone: so every page (MT_DEVICE_PAGE)
- * is a piece. It costs 14 us to make and map one. To grant access costs 32 us for one page and hardly more for a
- * hundred, so that is done once for all pages of a call. The runtime hands out the driver's functions; nothing is
- * linked with the driver.
+ * The driver unmaps only whole allocations, but any page may be released separately: so every page (MT_DEVICE_PAGE) is
+ * an allocation. It takes 14 us to create and map one. Granting access takes 32 us for one page and hardly more for a
+ * hundred, so it is done once for all pages of a call. The runtime provides the driver's functions; nothing is linked
+ * with the driver.
  *
  * Threads: any, as for ranges in device/device.h. */
 #pragma once
@@ -14,7 +14,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/* The driver's functions. Invariant: if is_ready, the card maps pages of MT_DEVICE_PAGE and every function was
+/* The driver's functions. Invariant: if is_ready, the card supports pages of MT_DEVICE_PAGE and every function was
  * found. */
 struct mt_cuda_range {
     CUresult (*address_reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
@@ -31,15 +31,15 @@ struct mt_cuda_range {
     bool is_ready;
 };
 
-/* Finds the functions for card `ordinal`, whose context is current. If one is missing, is_ready stays false. */
+/* Finds the functions for card `ordinal`, whose context is current. If one is missing, is_ready remains false. */
 void mt_cuda_range_start(struct mt_cuda_range *range, int ordinal);
 
-/* Fails with MT_FAILED if the card or its driver has no ranges. */
+/* Fails with MT_FAILED if the card or its driver does not support ranges. */
 mt_status mt_cuda_range_open(const struct mt_cuda_range *range, uint64_t bytes, mt_addr *out_address);
 void mt_cuda_range_close(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes);
 
-/* Fails with MT_OUT_OF_MEMORY if the card has none left; nothing is mapped then. */
+/* Fails with MT_OUT_OF_MEMORY if the card has no memory left; then nothing is mapped. */
 mt_status mt_cuda_range_map(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes);
 
-/* Unmaps pages. The caller has waited for the work that may use them. */
+/* Unmaps pages. The caller has waited for work that may use them. */
 void mt_cuda_range_unmap(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes);

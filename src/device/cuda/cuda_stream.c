@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Partial sums of bf16 products are added in fp32, not in bf16. */
+/* Adds partial sums of bf16 products in fp32, not in bf16. */
 static const cublasMath_t FULL_PRECISION_SUMS =
     (cublasMath_t)(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
 
@@ -23,7 +23,7 @@ mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
     return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS does not start"), "%s", device);
 }
 
-/* Makes a stream. If kernels of several streams wait for room on the card, those of stream 0 go first. */
+/* Creates a stream. If kernels of several streams are ready, those of stream 0 have priority. */
 static mt_status create_queue(mt_stream number, cudaStream_t *out)
 {
     int lowest = 0, highest = 0;
@@ -32,7 +32,7 @@ static mt_status create_queue(mt_stream number, cudaStream_t *out)
                           "cudaStreamCreateWithPriority");
 }
 
-/* Makes the queue and the event, without cuBLAS. */
+/* Creates the queue and the event, without cuBLAS. */
 static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, int capability)
 {
     stream->number = number;
@@ -74,7 +74,7 @@ void mt_cuda_streams_end(struct mt_cuda_streams *streams)
     mt_mutex_destroy(&streams->lock);
 }
 
-/* Makes a stream, or if that fails another number for stream 0, and lists it. */
+/* Creates a stream or, if that fails, another number for stream 0, and lists it. */
 static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_stream number)
 {
     struct mt_cuda_stream *stream = mt_host_alloc(sizeof *stream);
@@ -89,7 +89,7 @@ static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_str
     return stream;
 }
 
-/* Returns the stream that does the work of that number. The lock is held. */
+/* Returns the stream for the work of this number. The lock is held. */
 static struct mt_cuda_stream *find_stream(struct mt_cuda_streams *streams, mt_stream number)
 {
     struct mt_cuda_stream *stream = &streams->first;
@@ -111,7 +111,7 @@ struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_strea
     return &stream->queue;
 }
 
-/* Lets stream `later` wait for stream `earlier`. The lock is held. */
+/* Makes stream `later` wait for stream `earlier`. The lock is held. */
 static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *earlier)
 {
     if (later == earlier)

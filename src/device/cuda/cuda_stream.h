@@ -1,5 +1,5 @@
-/* The streams of a card: queues of work that run at the same time, each with its own cuBLAS handle. Stream 0 exists
- * from the beginning, others are made when they are first used.
+/* The streams of a card: concurrent work queues, each with its own cuBLAS handle. Stream 0 always exists, others are
+ * created on first use.
  *
  *   stream 0   queue ──kernel──kernel──┬─────────────────┬──kernel──▶
  *   stream 1            queue ──kernel─┴──kernel ···     ╰ waits for stream 1 on the card; the host does not wait
@@ -14,13 +14,13 @@
 
 #include <stdbool.h>
 
-/* Invariant: if is_own, the stream has a queue and an event. A stream that could not be made is not its own: its work
- * goes to stream 0 from then on, so that the order of its work holds. */
+/* Invariant: if is_own, the stream has a queue and an event. For a stream that could not be created, is_own is false:
+ * its work goes to stream 0 from then on, which keeps its order. */
 struct mt_cuda_stream {
     mt_stream number;
     bool is_own;
     struct mtk_queue queue;
-    cudaEvent_t reached; /* recorded again whenever another stream waits for this one */
+    cudaEvent_t reached; /* recorded again for each wait of another stream */
     struct mt_cuda_stream *next;
 };
 
@@ -29,17 +29,18 @@ struct mt_cuda_streams {
     struct mt_mutex lock;        /* guards the list, and each event from its record to the wait for it */
 };
 
-/* Makes stream 0, without cuBLAS. `capability` as in struct mtk_queue. The caller ends the streams even if this fails. */
+/* Creates stream 0, without cuBLAS. `capability` as in struct mtk_queue. The caller ends the streams even if this
+ * fails. */
 mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, int capability);
 void mt_cuda_streams_end(struct mt_cuda_streams *streams);
 
-/* Starts the cuBLAS of a queue. `device` is named in the error. */
+/* Starts the cuBLAS of a queue. Errors name `device`. */
 mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device);
 
-/* Returns the queue of a stream, making it if need be. The card is the current one of the thread. */
+/* Returns the queue of a stream, and creates it if necessary. The card must be current for the thread. */
 struct mtk_queue *mt_cuda_stream_queue(struct mt_cuda_streams *streams, mt_stream number);
 
-/* Lets work that is queued on `later` from now on wait for the work that is queued on `earlier` so far. */
+/* Makes work queued on `later` from now on wait for work queued on `earlier` so far. */
 mt_status mt_cuda_stream_follow(struct mt_cuda_streams *streams, mt_stream later, mt_stream earlier);
 
 /* Waits for the work of all streams. */

@@ -6,7 +6,7 @@
 
 enum { CLOCK_SAMPLES = 16 };
 
-/* ---- becoming the subscriber ---- */
+/* ---- subscribing ---- */
 
 mt_status mt_cupti_check(CUptiResult result, const char *call)
 {
@@ -106,7 +106,7 @@ void mt_cupti_buffers_give(struct mt_cupti_buffers *buffers, uint8_t *buffer)
         free(buffer);
 }
 
-/* Turns an attribute on. If CUPTI does not know it, its default stays: slower, or with memory of the card, but
+/* Enables an attribute. If CUPTI does not support it, its default remains, which is slower or uses card memory, but
  * correct. */
 static void prefer(CUpti_ActivityAttribute attribute)
 {
@@ -115,7 +115,8 @@ static void prefer(CUpti_ActivityAttribute attribute)
     cuptiActivitySetAttribute(attribute, &bytes, &yes);
 }
 
-/* CUPTI's own buffers for times would be device memory, which belongs to the program: so they are made host memory. */
+/* CUPTI's own timestamp buffers would use device memory, which belongs to the program, so they are placed in host
+ * memory. */
 mt_status mt_cupti_register(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete)
 {
     prefer(CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED);
@@ -140,7 +141,7 @@ mt_cupti_kernel mt_cupti_kernel_read(const CUpti_Activity *record, struct mt_ker
     return MT_CUPTI_KERNEL_RAN;
 }
 
-/* The sample that took the shortest time counts. */
+/* Uses the sample that took the shortest time. */
 mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void *clock, int64_t *out_shift_ns)
 {
     uint64_t shortest_ns = UINT64_MAX;
@@ -148,7 +149,7 @@ mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void 
         uint64_t theirs = 0, before = now_ns(clock);
         mt_status status = mt_cupti_check(cuptiGetTimestamp(&theirs), "cuptiGetTimestamp");
         uint64_t took_ns = now_ns(clock) - before;
-        assert(took_ns <= INT64_MAX); /* the clock does not go back */
+        assert(took_ns <= INT64_MAX); /* the clock never decreases */
         if (status != MT_OK)
             return status;
         if (took_ns >= shortest_ns)

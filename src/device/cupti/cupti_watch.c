@@ -4,12 +4,11 @@
  *                                                                  │
  *   collect ─▶ flush ────────────────────────────────────────────▶ take
  *
- * Every kernel record carries the correlation number of the call that launched it. A callback at the entry of each
- * launch gets that number and logs it with the current label and step. So neither external correlation nor the records
- * of API calls are needed, which would cost two more records a launch. cupti_client.h is shared with `memtrace
- * record`.
+ * Every kernel record has the correlation number of the call that launched it. A callback at the entry of each launch
+ * logs that number with the current label and step. So neither external correlation nor records of API calls are
+ * needed, which would cost two more records per launch. cupti_client.h is shared with `memtrace record`.
  *
- * CUPTI hands buffers over on its own thread as they fill, so a collect waits only for the last one.
+ * CUPTI delivers full buffers on its own thread, so a collect waits only for the last one.
  *
  * CUPTI is never finalized: records in flight would be lost, and a callback in flight might crash. */
 #include "device/cupti/cupti_watch.h"
@@ -28,9 +27,9 @@ struct cupti_watch {
     struct mt_device *device;
     CUpti_SubscriberHandle subscriber;
     struct mt_kernel_log *log;
-    _Atomic int64_t step;      /* of the launches from now on */
-    _Atomic mt_label_id label; /* of the launches from now on */
-    _Atomic uint64_t lost;     /* records that CUPTI dropped, or that have no times */
+    _Atomic int64_t step;      /* of future launches */
+    _Atomic mt_label_id label; /* of future launches */
+    _Atomic uint64_t lost;     /* records that CUPTI dropped, or without times */
 };
 
 /* The watch of this process, for CUPTI's buffer callbacks, which get no context. NULL: none. */
@@ -57,7 +56,7 @@ static void CUPTIAPI on_launch(void *context, CUpti_CallbackDomain domain, CUpti
 static void CUPTIAPI on_buffer_requested(uint8_t **out_buffer, size_t *out_bytes, size_t *out_most_records)
 {
     mt_cupti_buffers_take(&buffers, out_buffer, out_bytes);
-    *out_most_records = 0; /* as many as fit */
+    *out_most_records = 0; /* no limit */
 }
 
 static void log_record(struct cupti_watch *watch, const CUpti_Activity *record)
@@ -70,7 +69,7 @@ static void log_record(struct cupti_watch *watch, const CUpti_Activity *record)
         atomic_fetch_add(&watch->lost, 1);
 }
 
-/* Called by CUPTI, from any thread, with a buffer that it has filled. */
+/* Called by CUPTI, from any thread, with a full buffer. */
 static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t bytes,
                                          size_t valid_bytes)
 {
@@ -114,7 +113,7 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
                          void *context)
 {
     struct cupti_watch *watch = (struct cupti_watch *)base;
-    assert(watch == current_watch); /* which only this thread sets */
+    assert(watch == current_watch); /* only this thread sets current_watch */
     int64_t shift_ns = 0;
     mt_status status = mt_device_synchronize(watch->device);
     MT_THEN(status, mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll"));
@@ -127,7 +126,7 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
     return status;
 }
 
-/* Stops listening, if it has begun: CUPTI may belong to another tool. Buffers that come back later are ignored. */
+/* Stops listening, if started, since CUPTI may belong to another tool. Buffers delivered later are ignored. */
 static void end(struct mt_kernel_watch *base)
 {
     struct cupti_watch *watch = (struct cupti_watch *)base;
@@ -155,7 +154,7 @@ static mt_status begin(struct cupti_watch *watch)
     return mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
 }
 
-/* Makes `watch` the one that CUPTI's buffers go to. Fails with MT_FAILED if there is another. */
+/* Makes `watch` the receiver of CUPTI's buffers. Fails with MT_FAILED if there is another one. */
 static mt_status claim(struct cupti_watch *watch)
 {
     mt_mutex_take(&current_lock);
