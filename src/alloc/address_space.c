@@ -34,7 +34,7 @@ static void erase(struct mt_address_space *space, uint32_t at)
     memmove(&space->free[at], &space->free[at + 1], (space->free_count - at) * sizeof *space->free);
 }
 
-/* Returns a new chunk for `bytes` below all others. */
+/* Returns a new chunk of `bytes` below all others. */
 static uint64_t add_chunk(struct mt_address_space *space, uint64_t bytes)
 {
     space->lowest -= (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;

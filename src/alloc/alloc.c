@@ -1,7 +1,7 @@
-/* The functions of alloc.h: the lock, handing out blocks and taking them back, counters and events.
+/* The functions of alloc.h: the lock, allocating and freeing blocks, counters and events.
  *
- * The policy makes every choice; segment.c and range.c change the segments. Events are emitted in the order of the changes
- * that they are about, each after its change. */
+ * The policy makes every decision; segment.c and range.c change the segments. Events are emitted in the order of the
+ * changes, each after its change. */
 #include "alloc/alloc.h"
 
 #include "alloc/block.h"
@@ -73,7 +73,7 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
     return MT_OK;
 }
 
-/* Makes a segment idle, even if blocks of it are out. */
+/* Makes a segment idle, even if it has live blocks. */
 static void abandon_blocks(struct mt_alloc *alloc, struct mt_segment *segment)
 {
     for (struct mt_block *block = segment->first; block != NULL; block = block->after) {
@@ -93,7 +93,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
     alloc->rule_count = alloc->captures = 0;
     mt_blocks_end_waiting(alloc);
     mt_segments_release(alloc, UINT64_MAX);
-    alloc->sink.emit = NULL; /* the segments that are left have live blocks, which the trace keeps as live */
+    alloc->sink.emit = NULL; /* the remaining segments have live blocks, which are live at the end of the trace */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         abandon_blocks(alloc, segment);
     mt_segments_release(alloc, UINT64_MAX);
@@ -131,8 +131,8 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
     assert(mt_alloc_count_is_sound(count));
 }
 
-/* Emits the event. The block is volatile for the reason that is told at mt_record_of_event, and the event has a value for
- * each field because it would be cleared first otherwise. */
+/* Emits the event. The block is volatile for the reason explained at mt_record_of_event, and each field of the event
+ * has a value since it would be cleared first otherwise. */
 static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt_event_kind kind,
                                                       const volatile struct mt_block *block, mt_stack_id stack)
 {
@@ -161,7 +161,7 @@ static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, co
     return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_wanted(alloc, kind, block, stack);
 }
 
-/* ---- handing out ---- */
+/* ---- allocating ---- */
 
 /* Returns a block for a request, cut to size and not in the index; NULL if there is none. */
 static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
@@ -169,11 +169,11 @@ static struct mt_block *obtain(struct mt_alloc *alloc, mt_stream stream, uint64_
     struct mt_block *block = alloc->policy->take(alloc, stream, bytes, label);
     if (block != NULL)
         return block;
-    alloc->failure = MT_OUT_OF_MEMORY; /* for a request so large that the device is not even asked */
+    alloc->failure = MT_OUT_OF_MEMORY; /* if the request is too large to ask the device */
     return alloc->policy->grow(alloc, stream, bytes, label);
 }
 
-/* The same, by the plan if one is followed. The plan is given up before a request is refused. */
+/* The same, following a plan if there is one. The plan is given up before a request is refused. */
 static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     assert(mt_biased_lock_is_held(&alloc->lock));
@@ -189,7 +189,7 @@ static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t
     return block;
 }
 
-/* Fails with the bytes that were asked and those that there are. */
+/* Fails with the requested and the available bytes. */
 static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
 {
     const struct mt_alloc_stats *stats = &alloc->stats;
@@ -206,7 +206,7 @@ static mt_status fail_out_of_memory(const struct mt_alloc *alloc, const struct m
         mt_format_bytes(stats->reserved_bytes, reserved), mt_format_bytes(alloc->device->capacity_bytes, capacity));
 }
 
-/* Fails with the device's own message, for a device that failed otherwise than by being out of memory. */
+/* Fails with the device's own message, if the device failed for another reason than out of memory. */
 static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc_refusal *refusal)
 {
     char asked[MT_BYTES_TEXT];
@@ -214,8 +214,8 @@ static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc
                            mt_sink_category_name(&alloc->sink, mt_label_category(refusal->label)));
 }
 
-/* Releases the cache and emits the oom event, if the device is out of memory. reserved_before is of the time before the
- * request: the policy may have released memory since. */
+/* Releases the cache and emits the oom event, if the device is out of memory. reserved_before is from before the
+ * request, since the policy may have released memory in the meantime. */
 static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, const struct mt_alloc_request *request,
                                                         uint64_t reserved_before)
 {
@@ -269,7 +269,7 @@ mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *
     if (alloc->policy->round(&alloc->settings, request->bytes, &rounded))
         block = serve(alloc, request->stream, rounded, request->label);
     else
-        alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
+        alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows, so no device has enough memory */
     mt_status status = MT_OK;
     if (block != NULL)
         mt_block_hand_out(alloc, block, request);
@@ -374,7 +374,7 @@ void mt_alloc_release_cached(struct mt_alloc *alloc)
     mt_biased_lock_give(&alloc->lock);
 }
 
-/* ---- the sink, in order with the events ---- */
+/* ---- the sink, in the order of events ---- */
 
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label)
 {
@@ -414,7 +414,7 @@ void mt_alloc_mark(struct mt_alloc *alloc, mt_event_kind kind, uint64_t value, m
     mt_biased_lock_give(&alloc->lock);
 }
 
-/* Returns a time of the device on the clock of the events, which begins at 0. */
+/* Converts a time of the device to the events' clock, which begins at 0. */
 static uint64_t since_start(const struct mt_alloc *alloc, uint64_t device_ns)
 {
     return device_ns > alloc->start_ns ? device_ns - alloc->start_ns : 0;

@@ -1,5 +1,5 @@
-/* The walks over all segments and blocks: the check, which derives every counter and index again and compares, and the
- * fingerprint. */
+/* The walks over all segments and blocks: the check, which recomputes every counter and index and compares them, and
+ * the fingerprint. */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 #include "base/random.h"
@@ -137,7 +137,7 @@ static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_seg
     return check_tiling(alloc, segment, found);
 }
 
-/* A counter, with the value that the walk found. */
+/* A counter, and the value found by the walk. */
 struct counter {
     const char *name;
     uint64_t counted, found;
@@ -164,7 +164,7 @@ static mt_status compare_count(const char *owner, const struct mt_alloc_count *c
     return status;
 }
 
-/* Compares what there is now of each pool; oversize ones depend on the settings alone and are not counted again. */
+/* Compares the current values of each pool. Oversize ones depend only on the settings and are not counted again. */
 static mt_status compare_pools(const struct mt_pool_counters *counted, const struct mt_pool_counters *found)
 {
     for (int what = 0; what < MT_COUNTED_COUNT; what++) {
@@ -246,7 +246,8 @@ static uint64_t fold_segment(uint64_t sum, const struct mt_segment *segment)
     return sum;
 }
 
-/* Labels and times are left out, so a step that leaves all blocks as it found them has the number of the step before. */
+/* Labels and times are left out, so a step that leaves all blocks unchanged has the same fingerprint as the previous
+ * step. */
 uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc)
 {
     mt_biased_lock_take(&alloc->lock);

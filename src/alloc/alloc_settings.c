@@ -89,7 +89,7 @@ static mt_status parse_pair(const char *key, const char *value, struct mt_alloc_
     return mt_fail_unknown("allocator setting", key, keys, KEY_COUNT);
 }
 
-/* Parses the one "key=value" of `length` characters at `text`. */
+/* Parses one "key=value" of `length` characters at `text`. */
 static mt_status parse_item(const char *text, size_t length, struct mt_alloc_settings *settings)
 {
     char item[LONGEST_SETTING + 1];
@@ -154,7 +154,7 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
     return MT_OK;
 }
 
-/* Adds the setting with the fewest digits that read back as the same number. */
+/* Adds the value with the fewest digits that parse to the same number. */
 static void add_share(struct mt_text *out, double share)
 {
     char digits[32];
@@ -166,7 +166,7 @@ static void add_share(struct mt_text *out, double share)
     mt_text_add(out, ",gc_threshold=%s", digits);
 }
 
-/* Adds the policy and the settings that differ from the default, or all. */
+/* Adds the policy and either all settings, or those that differ from the default. */
 static void add_settings(const struct mt_alloc_settings *settings, bool all, struct mt_text *out)
 {
     mt_text_add(out, "policy=%s", policy_names[settings->policy]);

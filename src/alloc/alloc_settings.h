@@ -1,4 +1,4 @@
-/* The settings of an allocator, and their spelling: "policy=torch,max_split=200MiB". */
+/* The settings of an allocator, and their text form: "policy=torch,max_split=200MiB". */
 #pragma once
 
 #include "base/status.h"
@@ -8,12 +8,12 @@
 
 typedef enum mt_policy { MT_POLICY_TIGHT, MT_POLICY_TORCH } mt_policy;
 
-/* Returns the policy as settings spell it: "tight" or "torch". */
+/* Returns the policy's name in settings: "tight" or "torch". */
 const char *mt_policy_name(mt_policy policy);
 
-/* mt_alloc_settings_parse("") gives the defaults.
- * Invariants: max_split_bytes is above 20 MiB; roundup_power2_divisions is 0 or a power of two up to 64; 0 <= gc_threshold
- * < 1; with the policy `tight` all but the policy are at their defaults. */
+/* mt_alloc_settings_parse("") returns the defaults.
+ * Invariants: max_split_bytes is above 20 MiB; roundup_power2_divisions is 0 or a power of two up to 64; 0 <=
+ * gc_threshold < 1; with the policy `tight`, all other settings have their defaults. */
 struct mt_alloc_settings {
     mt_policy policy;
     uint64_t max_split_bytes;     /* torch: blocks from this size on are never split; UINT64_MAX: no such limit */
@@ -22,26 +22,25 @@ struct mt_alloc_settings {
     double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
 };
 
-/* Returns the settings of a policy, the others at their defaults. */
+/* Returns the settings with this policy and defaults for the others. */
 struct mt_alloc_settings mt_alloc_settings_of(mt_policy policy);
 
-/* Returns settings of PyTorch's policy: those given, if they are of it, else its defaults. */
+/* Returns the given settings if they have PyTorch's policy, otherwise the defaults of that policy. */
 struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settings *settings);
 
-/* True if the settings have these invariants. */
+/* True if the settings satisfy these invariants. */
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings);
 
-/* True if an allocator does the same with either. */
+/* True if an allocator behaves equally with both. */
 bool mt_alloc_settings_are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b);
 
-/* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8,
- * expandable_segments=on"; "" is the default. Fails with MT_USAGE
- * and the list of what there is for an unknown key or value. */
+/* Parses "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8, expandable_segments=on"; "" means
+ * the default. Fails with MT_USAGE and a list of the valid ones for an unknown key or value. */
 mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out);
 
-/* Adds every setting of the policy to `out`, in the same spelling. */
+/* Adds every setting of the policy to `out`, in the same form. */
 struct mt_text;
 void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct mt_text *out);
 
-/* Adds the policy, and those settings that differ from the default. Reads back as the same settings. */
+/* Adds the policy, and those settings that differ from the default. Parses to the same settings. */
 void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out);

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 /* The blocks of one category, or all blocks.
- * Invariants: requested <= allocated; a peak is never below the counter that it is the peak of; blocks <= total_allocs. */
+ * Invariants: requested <= allocated; a counter never exceeds its peak; blocks <= total_allocs. */
 struct mt_alloc_count {
-    uint64_t requested_bytes; /* live, as asked */
+    uint64_t requested_bytes; /* live, as requested */
     uint64_t allocated_bytes; /* live, with rounding */
     uint64_t blocks;          /* live */
     uint64_t peak_requested_bytes;
@@ -18,7 +18,7 @@ struct mt_alloc_count {
     uint64_t total_allocs; /* since the allocator was created */
 };
 
-/* True if the counters have these invariants. */
+/* True if the counters satisfy these invariants. */
 static inline bool mt_alloc_count_is_sound(const struct mt_alloc_count *count)
 {
     return count->requested_bytes <= count->allocated_bytes && count->requested_bytes <= count->peak_requested_bytes &&
@@ -28,13 +28,13 @@ static inline bool mt_alloc_count_is_sound(const struct mt_alloc_count *count)
 /* A request that was refused. */
 struct mt_alloc_refusal {
     uint64_t requested_bytes;                /* 0: no request was refused so far */
-    uint64_t released_bytes;                 /* cached bytes that were released for it, in vain */
-    uint64_t live_bytes[MT_MOST_CATEGORIES]; /* allocated at that moment */
+    uint64_t released_bytes;                 /* cached bytes that were released for it without success */
+    uint64_t live_bytes[MT_MOST_CATEGORIES]; /* allocated at the refusal */
     mt_label_id label;
     mt_span_id span;
 };
 
-/* Invariants: `all` is the sum of the categories, but for peaks; all.allocated_bytes <= reserved_bytes <=
+/* Invariants: `all` is the sum of the categories, except for peaks; all.allocated_bytes <= reserved_bytes <=
  * peak_reserved_bytes. */
 struct mt_alloc_stats {
     struct mt_alloc_count all;
@@ -46,8 +46,8 @@ struct mt_alloc_stats {
     uint64_t max_split_bytes;    /* of the settings */
     struct mt_pool_counters pools;
     uint64_t ooms;               /* requests that were refused */
-    uint64_t retries;            /* times that the device was asked again after the whole cache was released */
-    uint64_t planned_requests;   /* that got their place in the plan (plan.h) */
-    uint64_t unplanned_requests; /* that got another place while a plan was followed, or after it was given up */
+    uint64_t retries;            /* how often the whole cache was released to try the device again */
+    uint64_t planned_requests;   /* placed by the plan (plan.h) */
+    uint64_t unplanned_requests; /* placed elsewhere while a plan was followed, or after it was given up */
     struct mt_alloc_refusal last_refusal;
 };

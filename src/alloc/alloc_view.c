@@ -1,9 +1,9 @@
-/* The reading side of an allocator: the counters by pool, as they change, copies of all counters, and the block at an
+/* The read functions of an allocator: incremental counters by pool, copies of all counters, and the block at an
  * address. */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 
-/* True if a block is the only one of its segment that is out. */
+/* True if a block is the only live one of its segment. */
 static bool is_alone(const struct mt_block *block)
 {
     const struct mt_block *before = block->before, *after = block->after;
@@ -16,9 +16,9 @@ static int64_t free_neighbours(const struct mt_block *block)
     return (block->before != NULL && block->before->is_free) + (block->after != NULL && block->after->is_free);
 }
 
-/* Counts the split memory that changes with a block: it was just handed out (1), or is about to be free (-1). In a segment
- * with other blocks it came out of a split one, and its free neighbours are what was left of that. In an idle segment, all
- * beside the block becomes split. */
+/* Counts the split memory that changes with a block, which was just allocated (1), or is about to be free (-1). If its
+ * segment has other live blocks, the block was cut from split memory, and its free neighbours are the rest of that. In
+ * an idle segment, all memory outside the block becomes split. */
 static void count_split(struct mt_alloc *alloc, const struct mt_block *block, int64_t sign)
 {
     const struct mt_segment *segment = block->segment;
@@ -102,11 +102,11 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc)
     mt_biased_lock_give(&alloc->lock);
 }
 
-/* Returns the segment that holds an address, or NULL. */
+/* Returns the segment that contains an address, or NULL. */
 static const struct mt_segment *segment_at(const struct mt_alloc *alloc, mt_addr address)
 {
     const struct mt_segment *segment = alloc->oldest;
-    while (segment != NULL && address - segment->address >= segment->bytes) /* below it, the difference is huge */
+    while (segment != NULL && address - segment->address >= segment->bytes) /* below it, the difference wraps around */
         segment = segment->newer;
     return segment;
 }

@@ -11,26 +11,26 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A place, by the numbers of its borders. */
+/* A place, as the numbers of its borders. */
 struct extent {
     uint32_t begin, end;
 };
 
-/* Borders are the offsets at which planned places begin or end, numbered in order. Only planned places are cut out of the
- * arena, so each of its blocks begins at a border; the block's `border` is its number.
- * Invariants: borders ascend from 0; `free_borders` are those at which the arena's free blocks begin, and free_blocks[b] is
- * the block at border b; next <= end <= the plan's place_count. */
+/* Borders are the offsets at which planned places begin or end, numbered in order. Only planned places are cut out of
+ * the arena, so each of its blocks begins at a border; the block's `border` is its number.
+ * Invariants: borders ascend from 0; `free_borders` are those where the arena's free blocks begin, and free_blocks[b]
+ * is the block at border b; next <= end <= the plan's place_count. */
 struct mt_follower {
-    struct mt_policy_table policy;      /* a copy of base, but for the arena's blocks */
-    const struct mt_policy_table *base; /* the allocator's own policy, which serves the requests that are not planned */
+    struct mt_policy_table policy;      /* a copy of base, with other functions for the arena's blocks */
+    const struct mt_policy_table *base; /* the allocator's own policy, for requests that are not planned */
     const struct mt_plan *plan;
     struct mt_segment *arena; /* NULL: the plan was given up */
     uint64_t *borders;
     uint32_t border_count;
-    struct extent *extents; /* of each place of the plan */
+    struct extent *extents; /* by place of the plan */
     struct mt_number_set free_borders;
     struct mt_block **free_blocks;
-    size_t next, end; /* the place of the next request, and the end of the places of its part */
+    size_t next, end; /* the place of the next request, and the end of its part's places */
 };
 
 /* True if a block is in the arena. */
@@ -103,7 +103,7 @@ static mt_status check(const struct mt_alloc *alloc, uint64_t *out_blocks)
     return status;
 }
 
-/* Collects both ends of every place and the arena's beginning, each once and in order. */
+/* Collects both ends of every place and the arena's beginning, without duplicates, in order. */
 static void find_borders(struct mt_follower *follower)
 {
     const struct mt_plan *plan = follower->plan;
@@ -176,7 +176,7 @@ void mt_follower_destroy(struct mt_follower *follower)
     free(follower);
 }
 
-/* Maps the arena and begins to follow. */
+/* Maps the arena and starts to follow the plan. */
 static mt_status follow(struct mt_alloc *alloc, const struct mt_plan *plan)
 {
     uint64_t bytes;
@@ -216,7 +216,7 @@ void mt_follow_step(struct mt_alloc *alloc, uint64_t step)
     assert(follower->next <= follower->end && follower->end <= follower->plan->place_count);
 }
 
-/* Returns the arena's free block that covers a place; NULL if a part of the place is out. */
+/* Returns the arena's free block that covers a place; NULL if part of the place is out. */
 static struct mt_block *find_free(const struct mt_follower *follower, const struct mt_plan_place *place,
                                   struct extent extent)
 {
@@ -228,7 +228,7 @@ static struct mt_block *find_free(const struct mt_follower *follower, const stru
     return block->offset + block->bytes >= place->offset + place->bytes ? block : NULL;
 }
 
-/* Cuts a place out of the free block that covers it; the rest on either side stays free. */
+/* Cuts a place out of the free block that covers it; the rest on either side remains free. */
 static struct mt_block *carve(struct mt_alloc *alloc, struct mt_block *block, const struct mt_plan_place *place,
                               struct extent extent)
 {
@@ -246,7 +246,7 @@ static struct mt_block *carve(struct mt_alloc *alloc, struct mt_block *block, co
     return block;
 }
 
-/* Returns the block at the next request's place; NULL if it is not the planned request, or its place is taken. */
+/* Returns the block at the next request's place; NULL if the request differs from the plan, or its place is in use. */
 static struct mt_block *take_next(struct mt_alloc *alloc, uint64_t bytes)
 {
     struct mt_follower *follower = alloc->follower;

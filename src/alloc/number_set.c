@@ -31,7 +31,7 @@ static uint64_t bit_of(uint32_t number)
     return UINT64_C(1) << number % WORD_BITS;
 }
 
-/* Returns a word with the bits up to that of `number`. */
+/* Returns a word with all bits up to the one of `number`. */
 static uint64_t bits_up_to(uint32_t number)
 {
     return UINT64_MAX >> (WORD_BITS - 1 - number % WORD_BITS);
@@ -70,7 +70,7 @@ bool mt_number_set_has(const struct mt_number_set *set, uint32_t number)
     return number < set->bound && (set->words[0][number >> WORD_SHIFT] & bit_of(number)) != 0;
 }
 
-/* Returns the greatest member under word `index` of a level, which is not zero. */
+/* Returns the greatest member below word `index` of a level, which is not zero. */
 static uint32_t greatest_under(const struct mt_number_set *set, int level, uint32_t index)
 {
     for (; level >= 0; level--)

@@ -1,16 +1,16 @@
 /* Makes plans: lifetimes of blocks from requests, and places from lifetimes, by packing them.
  *
- *   before   step 0   step 1   step 1 again, for ever         time, in requests
+ *   before   step 0   step 1   step 1 again, forever          time, in requests
  *   ├────────┼────────┼────────┼────────┤
- *   ────────────────────────────────────▶   kept for ever: a parameter, the optimizer's state
+ *   ────────────────────────────────────▶   kept forever: a parameter, optimizer state
  *            ├──┤                           freed before the repeated step: one lifetime
- *                       ├──┤     ├──┤       of the repeated step: the same in each later step
- *                           ├─────┤   ├─    of a gradient, which lives on into the next step; its successor takes its
- *                                           place there
+ *                       ├──┤     ├──┤       in the repeated step: the same in each later step
+ *                           ├─────┤   ├─    of a gradient, which lives on into the next step; its successor there
+ *                                           gets its place
  *
- * Kept blocks lie at the bottom, one above the other. The blocks of the repeated step are packed above them. Blocks that
- * were freed before that step are placed last, between the others. The last step of the requests is not packed: it equals
- * the step before, and has the moments at which blocks that outlived that step were freed. */
+ * Kept blocks are at the bottom, one above the other. The blocks of the repeated step are packed above them. Blocks
+ * that were freed before that step are placed last, between the others. The last step of the requests is not packed: it
+ * is equal to the previous step, and shows when blocks that outlived that step were freed. */
 #include "alloc/plan.h"
 
 #include "alloc/block.h"
@@ -23,12 +23,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The requests with the beginnings of their steps.
- * Invariant: requests[repeated..last) are those of the step that repeats; requests[last..count) are as many. */
+/* The requests, with the beginnings of their steps.
+ * Invariant: requests[repeated..last) are the repeated step's; requests[last..count) are equally many. */
 struct history {
     const struct mt_plan_request *requests;
     size_t count;
-    size_t *first; /* of each part (struct mt_plan), and `count` after the last */
+    size_t *first; /* of each part (struct mt_plan), followed by `count` */
     size_t part_count;
     size_t repeated, last;
 };
@@ -61,8 +61,8 @@ static mt_status find_parts(struct history *history)
     return status;
 }
 
-/* Returns the moment at which a request of the step that begins at `begin` was freed, counted from there; MT_PLAN_KEPT if
- * it outlived the step. */
+/* Returns when a request of the step that begins at `begin` was freed, relative to that; MT_PLAN_KEPT if it outlived
+ * the step. */
 static uint64_t freed_within(const struct history *history, size_t begin, size_t number)
 {
     uint64_t freed = history->requests[begin + number].freed, length = history->last - history->repeated;
@@ -71,7 +71,7 @@ static uint64_t freed_within(const struct history *history, size_t begin, size_t
     return freed - begin;
 }
 
-/* Fails with MT_USAGE unless the last two steps are equal: then the later ones are, too. */
+/* Fails with MT_USAGE unless the last two steps are equal: then later ones are assumed equal, too. */
 static mt_status check_repeats(const struct history *history)
 {
     size_t length = history->last - history->repeated;
@@ -106,12 +106,12 @@ static mt_status read_history(struct history *history)
     return check_repeats(history);
 }
 
-/* The groups of requests, by the way they are packed. */
+/* The groups of requests, by how they are packed. */
 enum group {
     KEPT,    /* never freed: at the bottom, one above the other */
-    CORE,    /* live in the step that repeats, which decides the bytes of the plan */
+    CORE,    /* live in the repeated step, which determines the plan's size */
     REST,    /* freed before that step */
-    NOWHERE, /* without a place: it is still live when its successor in the next step begins */
+    NOWHERE, /* without a place: still live when its successor in the next step begins */
 };
 
 static enum group group_of(const struct history *history, size_t i)
@@ -133,7 +133,7 @@ static struct mt_pack_block block_of(const struct history *history, size_t i, ui
     return block;
 }
 
-/* Blocks to pack, and the request of each. */
+/* Blocks to pack, and each block's request. */
 struct packing {
     struct mt_pack_block *blocks;
     size_t *requests;
@@ -154,7 +154,7 @@ static size_t add_group(struct packing *packing, const struct mt_plan *plan, con
     return packing->count - before;
 }
 
-/* Puts the first `count` blocks one above the other; returns their bytes. */
+/* Places the first `count` blocks one above the other; returns their total bytes. */
 static uint64_t stack(struct mt_pack_block *blocks, size_t count)
 {
     uint64_t end = 0;
@@ -174,7 +174,7 @@ static void pack(struct mt_plan *plan, const struct history *history)
     uint64_t kept_bytes = stack(packing.blocks, kept);
     plan->peak_bytes = mt_pack_peak(packing.blocks, packing.count);
     mt_pack(&packing.blocks[kept], core,
-            mt_whole_pages(plan->peak_bytes) - kept_bytes); /* to save less than a page is no gain */
+            mt_whole_pages(plan->peak_bytes) - kept_bytes); /* saving less than a page is useless */
     for (size_t i = kept; i < kept + core; i++)
         packing.blocks[i].offset += kept_bytes;
     plan->bytes = mt_pack_around(packing.blocks, kept + core, packing.count);
@@ -185,7 +185,7 @@ static void pack(struct mt_plan *plan, const struct history *history)
     free(packing.requests);
 }
 
-/* Rounds the sizes up. Fails with MT_USAGE if their sum or the number of moments overflows. */
+/* Rounds up the sizes. Fails with MT_USAGE if their sum or the number of moments overflows. */
 static mt_status size_places(struct mt_plan *plan, const struct history *history)
 {
     uint64_t sum = MT_SEGMENT_UNIT;
@@ -206,7 +206,7 @@ mt_status mt_plan_make(const struct mt_plan_request *requests, size_t count, str
     history.first = mt_host_alloc((count + 2) * sizeof *history.first);
     mt_status status = read_history(&history);
     struct mt_plan *plan = mt_host_alloc(sizeof *plan);
-    plan->first = history.first; /* without the last part, which equals the one before it */
+    plan->first = history.first; /* without the last part, which is equal to the one before it */
     if (status == MT_OK) {
         plan->part_count = history.part_count - 1;
         plan->place_count = history.last;

@@ -1,10 +1,11 @@
 /* Greedy packing, repeated in better orders.
  *
- * Blocks are placed one after the other, each at the lowest offset where it overlaps no block that was placed before and is
- * live when it is. The result depends on the order alone. Two orders are tried: the largest first; and the blocks that are
- * live at the peak first, the longest-lived lowest, which leaves one gap instead of many. In the better one, a block that
- * ends above the bound was placed too late: it moves forward to half its position in the order, and all are placed again,
- * until the bound is met or the effort is spent. The best packing is kept. */
+ * Blocks are placed one after the other, each at the lowest offset where it does not overlap any placed block that is
+ * live at the same time. The result depends only on the order. Two orders are tried: largest blocks first; and blocks
+ * that are live at the peak first, with the longest-lived at the bottom, which leaves one gap instead of many. In the
+ * better order, a block that ends above the bound was placed too late: it moves forward to half its position in the
+ * order, and all blocks are placed again, until the bound is reached or the effort is used up. The best packing is
+ * kept. */
 #include "alloc/plan_pack.h"
 
 #include "base/memory.h"
@@ -17,12 +18,12 @@
 
 enum {
     MOST_ROUNDS = 24,
-    MOST_COMPARISONS = 400 * 1000 * 1000, /* of a block with a placed one: about a nanosecond each */
+    MOST_COMPARISONS = 400 * 1000 * 1000, /* of a block with a placed one; each takes about a nanosecond */
 };
 
-/* The placed blocks, in order of offset. Each field has an array of its own, because most comparisons read only two.
- * Invariants: no two blocks that are live at once overlap; time has 64 parts, the eras, and eras[i] has the bits of those in
- * which block i is live. */
+/* The placed blocks, ordered by offset. Each field has its own array, because most comparisons read only two fields.
+ * Invariants: no two blocks that are live at the same time overlap; time is divided into 64 eras, and eras[i] has a bit
+ * for each era in which block i is live. */
 struct layout {
     uint64_t *offsets, *ends, *eras;
     struct mt_pack_lifetime (*lifetimes)[2];
@@ -32,7 +33,7 @@ struct layout {
     uint32_t era_moments; /* the length of an era */
 };
 
-/* A block with the keys of its position in an order. */
+/* A block with its sort keys in an order. */
 struct rank {
     uint64_t first, second; /* ascending */
     uint32_t block;
@@ -47,19 +48,19 @@ static int compare_ranks(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->block, b->block);
 }
 
-/* True if two lifetimes have a moment in common. */
+/* True if two lifetimes overlap. */
 static bool meet(struct mt_pack_lifetime a, struct mt_pack_lifetime b)
 {
     return a.from < b.until && b.from < a.until;
 }
 
-/* True if two blocks are live at the same moment. An empty lifetime is at moment 0 and meets none. */
+/* True if two blocks are live at the same time. An empty lifetime is at moment 0 and overlaps none. */
 static bool live_at_once(const struct mt_pack_lifetime a[2], const struct mt_pack_lifetime b[2])
 {
     return meet(a[0], b[0]) || meet(a[0], b[1]) || meet(a[1], b[0]) || meet(a[1], b[1]);
 }
 
-/* Returns the bits from that of one era to that of another. */
+/* Returns the bits of all eras from one to another. */
 static uint64_t bits_between(uint32_t from, uint32_t to)
 {
     assert(from <= to && to < 64);
@@ -76,7 +77,7 @@ static uint64_t eras_of(const struct layout *layout, const struct mt_pack_lifeti
     return eras;
 }
 
-/* Returns the lowest offset at which `block` overlaps no placed block that is live when it is. */
+/* Returns the lowest offset at which `block` overlaps no placed block that is live at the same time. */
 static uint64_t lowest_offset(struct layout *layout, const struct mt_pack_block *block, uint64_t eras)
 {
     uint64_t offset = 0;
@@ -103,7 +104,7 @@ static size_t count_below(const struct layout *layout, uint64_t offset)
     return low;
 }
 
-/* Makes room for an element at `at` of an array of `count`. */
+/* Makes room for an element at index `at` of an array of `count`. */
 static void open_gap(void *array, size_t size, size_t at, size_t count)
 {
     char *bytes = array;
@@ -146,7 +147,7 @@ static uint32_t last_moment(const struct mt_pack_block *blocks, size_t count)
     return last;
 }
 
-/* Returns the most bytes that are live at once, and sets *out_moment to the first moment when they are. */
+/* Returns the peak of live bytes, and sets *out_moment to the first moment with it. */
 static uint64_t find_peak(const struct mt_pack_block *blocks, size_t count, uint32_t *out_moment)
 {
     uint32_t last = last_moment(blocks, count);
@@ -182,7 +183,7 @@ static uint64_t total_lifetime(const struct mt_pack_block *block)
            (block->lifetimes[1].until - block->lifetimes[1].from);
 }
 
-/* Ranks the largest first, then the longest-lived. */
+/* Ranks the largest blocks first; equal ones by lifetime, longest first. */
 static void rank_by_size(const struct mt_pack_block *blocks, size_t begin, size_t end, struct rank *out)
 {
     for (size_t i = begin; i < end; i++)
@@ -191,7 +192,7 @@ static void rank_by_size(const struct mt_pack_block *blocks, size_t begin, size_
     qsort(out, end - begin, sizeof *out, compare_ranks);
 }
 
-/* Ranks the blocks that are live at the peak first, by lifetime, the longest first; then the others, the largest first. */
+/* Ranks the blocks that are live at the peak first, by lifetime, longest first; then the others, largest first. */
 static void rank_by_peak(const struct mt_pack_block *blocks, size_t count, struct rank *out)
 {
     uint32_t moment;
@@ -236,7 +237,7 @@ static void reorder(const struct mt_pack_block *blocks, size_t count, uint64_t e
     qsort(order, count, sizeof *order, compare_ranks);
 }
 
-/* A search for the best order. Invariant: best_offsets are those of a packing of best_bytes. */
+/* A search for the best order. Invariant: best_offsets belong to a packing of best_bytes. */
 struct search {
     struct mt_pack_block *blocks;
     size_t count;
@@ -246,7 +247,7 @@ struct search {
     uint64_t *best_offsets;
 };
 
-/* Places all blocks in an order; true if that is the best packing so far. */
+/* Places all blocks in an order; true if the result is the best packing so far. */
 static bool try_order(struct search *search, const struct rank *order)
 {
     struct layout *layout = &search->layout;
@@ -267,14 +268,14 @@ static bool goes_on(const struct search *search)
     return search->best_bytes > search->enough_bytes && search->layout.comparisons < MOST_COMPARISONS;
 }
 
-/* Sets the offsets of the blocks to those of the best packing so far. */
+/* Sets the offsets of the blocks to the best packing so far. */
 static void restore_best(struct search *search)
 {
     for (size_t i = 0; i < search->count; i++)
         search->blocks[i].offset = search->best_offsets[i];
 }
 
-/* Reorders the best packing so far, which had this order, again and again. */
+/* Repeatedly reorders the best packing so far, which had this order. */
 static void improve(struct search *search, struct rank *order)
 {
     restore_best(search);
@@ -307,7 +308,7 @@ uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_byt
     return search.best_bytes;
 }
 
-/* Of the blocks that have their places, only those matter that are live before the last of the others is freed. */
+/* Of the blocks that have places, only those matter that are live before the last of the others is freed. */
 uint64_t mt_pack_around(struct mt_pack_block *blocks, size_t placed_count, size_t count)
 {
     assert(placed_count <= count);

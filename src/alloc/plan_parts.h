@@ -1,11 +1,11 @@
-/* The inside of a plan, shared by plan.c, which makes it, and follow.c, which follows it. */
+/* The internals of a plan, shared by plan.c, which makes it, and follow.c, which follows it. */
 #pragma once
 
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The place of a request; offset MT_PLAN_NOWHERE: the plan leaves it to the policy. */
+/* The place of a request; offset MT_PLAN_NOWHERE: left to the policy. */
 struct mt_plan_place {
     uint64_t bytes; /* rounded up to MT_BLOCK_UNIT */
     uint64_t offset;
@@ -13,11 +13,11 @@ struct mt_plan_place {
 #define MT_PLAN_NOWHERE UINT64_MAX
 
 /* Invariants: first[0] == 0, first ascends, first[part_count] == place_count; part 0 is the time before the first step,
- * part k + 1 is step k, and the last part is the step that repeats; places end at `bytes` or below. */
+ * part k + 1 is step k, and the last part is the repeated step; places end at or below `bytes`. */
 struct mt_plan {
     struct mt_plan_place *places; /* in order of the requests */
     size_t place_count;
-    size_t *first; /* part_count + 1: the first place of each part */
+    size_t *first; /* part_count + 1 elements: the first place of each part */
     size_t part_count;
     uint64_t bytes, peak_bytes;
 };

@@ -1,13 +1,12 @@
-/* The counters that PyTorch's allocator keeps for torch.cuda.memory_stats, by pool: what there is now, the most there was
- * at once, and all there ever was.
+/* The counters of PyTorch's allocator for torch.cuda.memory_stats, by pool: current value, peak, and total.
  *
- * PyTorch's "freed" is total - now. Its "active" is what is allocated: a block that other streams use is free for its own
- * stream as soon as it is given back, since that stream waits for them.
+ * PyTorch's "freed" is total - now. Its "active" is equal to allocated here: a block that other streams use is free for
+ * its own stream as soon as it is freed, since that stream waits for them.
  *
- *   segment  ├─ block ─┼─ split ─┼─ block ─┼─ split ─┤   split: free parts of a segment that blocks keep from being released
+ *   segment  ├─ block ─┼─ split ─┼─ block ─┼─ split ─┤   split: free parts of a segment that can't be released
  *   segment  ├──────────────── idle ─────────────────┤   not split
  *
- * A range of addresses gives back any page, so no part of it counts as split, as none of PyTorch's expandable segments.
+ * A range of addresses can release any page, so no part of it counts as split, like in PyTorch's expandable segments.
  *
  * Meaning: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11. */
 #pragma once
@@ -15,13 +14,13 @@
 #include <assert.h>
 #include <stdint.h>
 
-/* Small blocks have segments of their own, so that they never break up the space of large ones. */
+/* Small blocks have separate segments, so that they do not fragment the space of large ones. */
 typedef enum mt_pool { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_COUNT } mt_pool;
 
 enum { MT_BOTH_POOLS = MT_POOL_COUNT, MT_POOL_ROWS };
 
 typedef enum mt_counted {
-    MT_COUNTED_BLOCKS, /* live ones */
+    MT_COUNTED_BLOCKS, /* live */
     MT_COUNTED_SEGMENTS,
     MT_COUNTED_SPLIT_BLOCKS,
     MT_COUNTED_OVERSIZE_BLOCKS, /* of max_split bytes or more */
@@ -38,7 +37,7 @@ struct mt_counter {
     uint64_t now, peak, total;
 };
 
-/* Invariants: `now` and `total` of both pools are the sums of those of the pools, and set only by mt_pool_counters_sum;
+/* Invariants: `now` and `total` of both pools are the sums of the pools' values, set only by mt_pool_counters_sum;
  * their peak is at most the sum of the pools' peaks. */
 struct mt_pool_counters {
     struct mt_counter of[MT_COUNTED_COUNT][MT_POOL_ROWS];
@@ -68,7 +67,7 @@ static inline void mt_pool_subtract(struct mt_pool_counters *counters, mt_counte
     counters->of[counted][pool].now -= amount;
 }
 
-/* Counts a change of either sign as one: an addition or a subtraction of the difference. */
+/* Counts a positive or negative change as one addition or subtraction. */
 static inline void mt_pool_change(struct mt_pool_counters *counters, mt_counted counted, mt_pool pool, int64_t change)
 {
     if (change > 0)
@@ -87,7 +86,7 @@ static inline void mt_pool_counters_sum(struct mt_pool_counters *counters)
     }
 }
 
-/* Lets every peak begin again at the present value. */
+/* Resets every peak to the current value. */
 static inline void mt_pool_counters_reset(struct mt_pool_counters *counters)
 {
     mt_pool_counters_sum(counters);

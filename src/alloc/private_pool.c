@@ -1,4 +1,4 @@
-/* Private pools: the rules of streams, captures, and what a pool's state is restored with.
+/* Private pools: the rules of streams, captures, and the functions to restore a pool's state.
  *
  *   freed during a capture, with users ──▶ waiting ──next request after the captures──▶ free */
 #include "alloc/alloc.h"

@@ -1,21 +1,21 @@
-/* Segments that are ranges of addresses: they grow at their end, and give back any page that is free as a whole.
+/* Segments that are ranges of addresses: they grow at their end, and can release any page that is entirely free.
  *
  *   ├ out ┼ free ┼ out ┼ hole ┼ out ┼ free ┼────── hole ──────┤
  *                                          ▲                  ▲
  *                                   memory so far        the range's end
  *
- * Addresses cost nothing, so a range is as large as the device's capacity. New memory joins the free block at its end, so
- * nothing is left over that is too small for the next request. Holes are only made when the device refuses memory, and
- * filled again where that takes the fewest pages. */
+ * Addresses cost nothing, so a range is as large as the device's capacity. New memory joins the free block at its end,
+ * so there is no rest that is too small for the next request. Holes appear only when the device refuses memory, and are
+ * filled again at the place that needs the fewest pages. */
 #include "alloc/block.h"
 
-/* The addresses of one range: a card has room for the ranges of many streams. */
+/* The addresses of one range. A card has room for ranges of many streams. */
 static const uint64_t MOST_BYTES = UINT64_C(1) << 43;
 
 /* ---- growing ---- */
 
-/* Maps memory at the beginning of a hole, at most `bytes` (whole pages). Returns the free block that this becomes, with its
- * free neighbours, in the index; NULL if the device refuses. */
+/* Maps memory at the beginning of a hole, at most `bytes` (whole pages). Returns the resulting free block, merged with
+ * its free neighbours, in the index; NULL if the device refuses. */
 static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint64_t bytes)
 {
     struct mt_segment *segment = hole->segment;
@@ -34,8 +34,8 @@ static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint
     return alloc->policy->give(alloc, hole);
 }
 
-/* Fills a hole, or the holes behind a free block, until the free block has `bytes`, for which there is room. Returns it,
- * out of the index; NULL if the device refuses. */
+/* Fills a hole, or the holes after a free block, until the free block has `bytes`, for which there is room. Returns it,
+ * not in the index; NULL if the device refuses. */
 static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     if (block->is_hole)
@@ -48,8 +48,8 @@ static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, 
     return block;
 }
 
-/* Returns the memory that is missing in the `bytes` from the beginning of `block` on; UINT64_MAX if a block in them is
- * out. */
+/* Returns how much of the `bytes` from the beginning of `block` on has no memory; UINT64_MAX if they include an
+ * allocated block. */
 static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
 {
     uint64_t missing = 0;
@@ -63,7 +63,7 @@ static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
     return UINT64_MAX;
 }
 
-/* A place to grow at. */
+/* A place for growth. */
 struct place {
     struct mt_block *block;
     uint64_t missing;
@@ -76,7 +76,7 @@ static void consider(struct place *best, struct mt_block *block, uint64_t bytes)
         *best = (struct place){block, missing};
 }
 
-/* Considers every place of a range where it can grow. If its end is the only hole, that is the place. */
+/* Considers every place of a range for growth. If its end is the only hole, it is the only place. */
 static void search(struct place *best, const struct mt_segment *segment, uint64_t bytes)
 {
     struct mt_block *last = segment->last;
@@ -89,8 +89,8 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
             consider(best, block, bytes);
 }
 
-/* Opens a range and maps its first memory. Returns its free block, out of the index; NULL if the device has no more
- * addresses or memory, or if `bytes` is more than a range may have. */
+/* Opens a range and maps its first memory. Returns its free block, not in the index; NULL if the device has no more
+ * addresses or memory, or if `bytes` exceeds the size of a range. */
 static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes,
                                    uint64_t unit_bytes)
 {
@@ -105,7 +105,7 @@ static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_
     struct mt_block *block = fill_up(alloc, segment->first, bytes);
     if (block != NULL)
         return block;
-    alloc->next_birth--; /* no event has it */
+    alloc->next_birth--; /* no event uses it */
     mt_segment_drop(alloc, segment);
     mt_device_range_close(alloc->device, like.address, like.bytes);
     return NULL;
@@ -121,7 +121,7 @@ struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool
     return best.block != NULL ? fill_up(alloc, best.block, bytes) : open_range(alloc, stream, pool, bytes, unit_bytes);
 }
 
-/* ---- giving back ---- */
+/* ---- releasing ---- */
 
 static void merge_holes(struct mt_alloc *alloc, struct mt_block *hole)
 {
@@ -131,7 +131,7 @@ static void merge_holes(struct mt_alloc *alloc, struct mt_block *hole)
         mt_block_absorb_after(alloc, hole->before);
 }
 
-/* Unmaps a free block of whole pages, not in the index, which becomes a hole. */
+/* Unmaps a free block of whole pages outside the index, which becomes a hole. */
 static void unmap(struct mt_alloc *alloc, struct mt_block *block)
 {
     struct mt_segment *segment = block->segment;
@@ -145,7 +145,7 @@ static void unmap(struct mt_alloc *alloc, struct mt_block *block)
     assert(segment->holes > 0);
 }
 
-/* Gives the last whole units of a free block back to the device, at most `bytes` rounded up. Returns their bytes. */
+/* Returns the last whole units of a free block to the device, at most `bytes` rounded up. Returns their bytes. */
 static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     const struct mt_segment *range = block->segment;
@@ -166,7 +166,7 @@ uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, ui
     uint64_t released = 0;
     assert(segment->is_range);
     for (struct mt_block *block = segment->last, *before; block != NULL && released < bytes; block = before) {
-        before = block->before; /* never free; if it is a hole, it absorbs the new one, and stays */
+        before = block->before; /* never free; if it is a hole, it absorbs the new one and remains */
         if (block->is_free)
             released += give_back(alloc, block, bytes - released);
     }

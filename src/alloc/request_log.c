@@ -7,17 +7,18 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The begin or the end of a block's lifetime. Two live blocks never have the same place, which so identifies them. */
+/* The begin or end of a block's lifetime. Two live blocks never have the same place, so the place identifies a
+ * block. */
 struct border {
     uint64_t offset;
     uint64_t order;   /* its position among all borders */
-    uint64_t request; /* of a begin, the number of the request; of an end, the number of requests before it */
+    uint64_t request; /* for a begin, the number of the request; for an end, the number of requests before it */
     uint32_t segment;
     bool is_end;
 };
 
-/* Invariants: each request has exactly one begin; whole_requests and whole_borders are the counts at the end of the last
- * whole step. */
+/* Invariants: each request has exactly one begin; whole_requests and whole_borders are the counts at the end of the
+ * last complete step. */
 struct mt_request_log {
     struct mt_alloc_settings settings;
     struct mt_interner *interner;
@@ -106,7 +107,7 @@ static int compare_borders(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->order, b->order);
 }
 
-/* Sets `freed` of each request. At one place begins and ends alternate, so the end of a begin is the next border there. */
+/* Sets `freed` of each request. At one place begins and ends alternate, so a begin is followed by its end. */
 static void find_ends(const struct border *borders, size_t count, struct mt_plan_request *requests)
 {
     for (size_t i = 0; i < count; i++) {

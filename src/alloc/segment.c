@@ -1,8 +1,8 @@
 /* The store of the structures for segments, blocks and users; the list of all segments, segments in one piece; and the
  * users of blocks.
  *
- * The store takes host memory in chunks of hundreds of blocks, and frees it when the allocator is destroyed. So handing out
- * a block takes no host memory. */
+ * The store allocates host memory in chunks of hundreds of blocks, and frees it when the allocator is destroyed. So
+ * allocating a block usually allocates no host memory. */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 #include "alloc/follow.h"
@@ -98,7 +98,7 @@ static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
         alloc->newest = segment->older;
 }
 
-/* Counts a segment that got its first memory (1), or lost its last (-1). */
+/* Counts a segment that got its first memory (1), or lost its last memory (-1). */
 static void count_segment(struct mt_alloc *alloc, const struct mt_segment *segment, int64_t change)
 {
     mt_pool_change(&alloc->stats.pools, MT_COUNTED_SEGMENTS, segment->pool, change);
@@ -183,7 +183,7 @@ void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
     mt_segment_drop(alloc, segment);
 }
 
-/* Gives the cached memory of a segment back to the device, until it amounts to `bytes`. */
+/* Returns the cached memory of a segment to the device, until `bytes` are returned. */
 static void release_segment(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes)
 {
     if (segment->is_range)
@@ -266,8 +266,7 @@ void mt_block_remove_users(struct mt_alloc *alloc, struct mt_block *block)
     }
 }
 
-/* A queue that can't wait for another is broken, or its device is; all that is left then is to wait on the host for
- * everything. */
+/* If a queue can't wait for another one, it or its device is broken; then the host waits for everything. */
 void mt_block_wait_for_users(struct mt_alloc *alloc, struct mt_block *block)
 {
     for (const struct mt_user *user = block->users; user != NULL; user = user->next) {

@@ -4,7 +4,7 @@
 enum { NEXT, PREVIOUS, STEP_BITS = 5, SEARCH_LIMIT = 8 };
 
 /* Returns the class of a size. Classes are numbered by level, then by step. The first size of a level above 0 is
- * MT_CLASS_STEPS units, shifted; in levels 0 and 1 the number of the class is that of the units. */
+ * MT_CLASS_STEPS units, shifted; in levels 0 and 1 a class's number is its number of units. */
 static unsigned class_of(uint64_t bytes)
 {
     uint64_t units = bytes / MT_BLOCK_UNIT;
@@ -22,8 +22,8 @@ static unsigned step_of(unsigned at)
     return at & (MT_CLASS_STEPS - 1);
 }
 
-/* Lists change without a branch on the block's position in its list: no processor predicts that, and a wrong prediction
- * costs more than all the rest. The write to a neighbour that does not exist goes to `unused`. */
+/* Lists are changed without a branch on the block's position in its list: no processor can predict it, and a wrong
+ * prediction costs more than everything else. The write to a missing neighbour goes to `unused`. */
 void mt_size_classes_insert(struct mt_size_classes *classes, struct mt_block *block)
 {
     unsigned at = class_of(block->bytes);

@@ -1,53 +1,55 @@
-/* The policy `tight`, the default: it finds a block in constant time, and reserves less than `torch`.
+/* The policy `tight`, the default: finds a block in constant time, and reserves less than `torch`.
  *
  *   request      pool    memory
  *   <= 64 KiB    small   a range of addresses for each stream and pool, which grows by the 2 MiB pages that the request
  *   above        large   lacks (range.c)
  *
- * Addresses cost nothing, so a range is as large as the device, and memory is mapped at its end by pages of 2 MiB. New
- * memory joins the free block at the end, so no segment has an end in which nothing fits. When the device refuses, free
- * pages are given back wherever they lie, first as many as are missing, then all; they leave holes, which are filled again
- * where that takes the fewest pages. On a card, a page is a piece of its own, because the driver unmaps only whole pieces.
- * To make and map one costs 14 µs, once, during warm-up. Giving back waits for the queued work, so it is done only in need.
+ * Addresses cost nothing, so a range is as large as the device, and memory is mapped at its end in pages of 2 MiB. New
+ * memory joins the free block at the end, so no segment has an unusable end. When the device refuses, free pages are
+ * released everywhere, first as many as are missing, then all. They leave holes, which are filled again at the place
+ * that needs the fewest pages. On a card, each page is a separate allocation, because the driver unmaps only whole
+ * allocations. Creating and mapping one takes 14 µs, once, during warm-up. Releasing waits for the queued work, so it
+ * is done only if necessary.
  *
- * Sizes are rounded up to 512 B and every rest is split off, so a block is never longer than its rounded request. Free
+ * Sizes are rounded up to 512 B and every rest is split off, so a block is never larger than its rounded request. Free
  * blocks are in size classes (size_classes.h) by stream and pool.
  *
- * A request gets the beginning or the end of a free block. That decides its neighbours, and so which free blocks coalesce
- * later. The category of its label says if it is long-lived: parameters, gradients and the optimizer's state are. It goes
- * to the neighbour that is like it. So the activations of a layer, when they are freed, leave one hole and not several:
- * with categories the mean of the fused models below is 1.007, without 1.011. If both neighbours are alike, large blocks
- * go to the end and small ones to the beginning. At a range's end a request goes to the beginning, so that the rest joins
- * the memory by which the range grows. Labels do not decide which free block is taken, only the part of it; but a replay
- * needs the categories.
+ * A request gets the beginning or the end of a free block. That decides its neighbours, and so which free blocks
+ * coalesce later. The category of its label shows whether it is long-lived, as parameters, gradients and optimizer
+ * state are. It is placed next to the neighbour of the same kind. So the activations of a layer leave one gap, not
+ * several, when they are freed: with categories the mean for the fused models below is 1.007, without 1.011. If both
+ * neighbours are of the same kind, large blocks go to the end and small ones to the beginning. At a range's end a
+ * request goes to the beginning, so that the rest joins the memory by which the range grows. Labels do not decide which
+ * free block is taken, only which part of it; but a replay needs the categories.
  *
- * Peak reserved over peak allocated bytes, of the first eight steps of a 2.7B model as PyTorch asked (fp32 | bf16
- * autocast; without categories there), and of nine steps of our models of 0.4 to 2.7 B parameters, sequences of 256 and
- * 512, in the settings of precision, weight casts and gradients that there are (mean and worst of 16 eager | 56 fused):
+ * The ratio of the reserved to the allocated peak, for the first eight steps of a 2.7B model with PyTorch's requests
+ * (fp32 | bf16 autocast; without categories), and for nine steps of built-in models with 0.4 to 2.7 B parameters,
+ * sequences of 256 and 512, with all settings of precision, weight casts and gradients (mean and worst of 16 eager | 56
+ * fused):
  *
- *                                                  as PyTorch asked   eager            fused
+ *                                                  PyTorch requests   eager            fused
  *   as above                                       1.004 | 1.006      1.008   1.013    1.007   1.034
  *   always at the beginning, best fit              1.007 | 1.007      1.009   1.018    1.011   1.029
  *   the same, tightest fit of a class              1.008 | 1.007      1.009   1.015    1.010   1.026
  *   the lowest block that fits                     1.007 | 1.005      1.009   1.024    1.027   1.106
- *   by like neighbours alone                       1.008 | 1.007      1.008   1.018    1.008   1.022
- *   beside the younger neighbour                   1.003 | 1.006      1.009   1.019    1.010   1.027
- *   large ones at the end alone                    1.004 | 1.006      1.009   1.017    1.011   1.039
+ *   only by the kind of neighbours                 1.008 | 1.007      1.008   1.018    1.008   1.022
+ *   next to the younger neighbour                  1.003 | 1.006      1.009   1.019    1.010   1.027
+ *   only large ones at the end                     1.004 | 1.006      1.009   1.017    1.011   1.039
  *   a third pool for up to 16 MiB                  1.014 | 1.016      1.012   1.038    1.028   1.124
- *   segments of whole requests, no ranges          1.012 | 1.009
+ *   segments for whole requests, no ranges         1.012 | 1.009
  *   PyTorch's rules                                1.044 | 1.024
  *
- * Of the 2.7B model alone it is 1.0005 to 1.0063 with sequences of 256, and at most 1.0121 with 512. Bounds between large
- * and small of 8 to 64 MiB, small pools from none to 1 MiB, and other orders among equals change a mean by 0.001 and a
- * worst by 0.01: the figures depend on which blocks happen to be neighbours. A model of 0.1 B parameters takes 1.02 to
- * 1.05, because one page is 0.2 % of it, and so is each hole.
+ * For the 2.7B model alone it is 1.0005 to 1.0063 with sequences of 256, and at most 1.0121 with 512. A bound between
+ * large and small of 8 to 64 MiB, small pools from none to 1 MiB, and other tie-breaking change a mean by 0.001 and a
+ * worst case by 0.01: the figures depend on which blocks happen to be neighbours. A model with 0.1 B parameters has
+ * 1.02 to 1.05, because one page is 0.2 % of its memory, and so is each gap.
  *
- * Moving free pages to places that lack memory, instead of growing past 1.004 or 1.008, gave 1.006 on average. But most
- * fused runs went on moving hundreds of pages in each step, and each move waits for the card. Moving them only while the
- * peak still rises left holes of addresses that cost more than they saved: up to 1.058.
+ * Moving free pages to places that lack memory, instead of growing beyond 1.004 or 1.008, gave 1.006 on average. But
+ * most fused runs kept moving hundreds of pages in each step, and each move waits for the card. Moving them only while
+ * the peak still grows left holes of addresses that cost more than they saved: up to 1.058.
  *
- * Cached memory is kept until the device refuses. Then as many pages are given back as are missing. Before the request is
- * refused, all free pages and idle segments of every stream are given back. */
+ * Cached memory is kept until the device refuses. Then as many pages are released as are missing. Before the request is
+ * refused, all free pages and idle segments of every stream are released. */
 #include "alloc/block.h"
 #include "alloc/size_classes.h"
 #include "base/checked.h"
@@ -62,7 +64,7 @@ struct stream_classes {
     struct mt_size_classes pool[MT_POOL_COUNT];
 };
 
-/* Invariant: streams[s] exists for every stream s that has, or had, a free block. */
+/* Invariant: streams[s] exists for every stream s that has or had a free block. */
 struct tight_index {
     struct stream_classes **streams;
     uint32_t stream_count;
@@ -109,7 +111,7 @@ static __attribute__((cold, noinline)) struct mt_size_classes *find_free_lists(c
     return segment->free_lists = classes_of(alloc, segment->stream, segment->pool);
 }
 
-/* Returns the size classes of a segment's blocks. They never move, so they are looked up once. */
+/* Returns the size classes for a segment's blocks. They never move, so they are looked up once. */
 static struct mt_size_classes *free_lists_of(const struct mt_alloc *alloc, struct mt_segment *segment)
 {
     return segment->free_lists != NULL ? segment->free_lists : find_free_lists(alloc, segment);
@@ -142,14 +144,15 @@ static bool is_long_lived(mt_label_id label)
     return category == MT_CATEGORY_PARAM || category == MT_CATEGORY_GRADIENT || category == MT_CATEGORY_OPT_STATE;
 }
 
-/* True if a neighbour of a free block is out and as long-lived as a request of that label. NULL is no neighbour. */
+/* True if a neighbour of a free block is allocated and as long-lived as a request with this label. NULL: no
+ * neighbour. */
 static bool is_like(const struct mt_block *neighbour, mt_label_id label)
 {
     assert(neighbour == NULL || !neighbour->is_free);
     return neighbour != NULL && !neighbour->is_hole && is_long_lived(neighbour->label) == is_long_lived(label);
 }
 
-/* Returns the part of a free block that is handed out for a request of `bytes`. */
+/* Returns the part of a free block to allocate for a request of `bytes`. */
 static struct mt_block_part part_for(const struct mt_block *block, uint64_t bytes, mt_label_id label)
 {
     assert(block->bytes > bytes);
@@ -160,7 +163,7 @@ static struct mt_block_part part_for(const struct mt_block *block, uint64_t byte
     return (struct mt_block_part){.skip = at_end ? block->bytes - bytes : 0, .bytes = bytes};
 }
 
-/* Two of five blocks in a step fit exactly, because the same sizes come again and again. */
+/* Two of five blocks in a step fit exactly, because the same sizes recur. */
 static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label)
 {
     if (block->bytes == bytes)
@@ -192,7 +195,8 @@ static bool tight_least_segment(const struct mt_alloc_settings *settings, uint64
     return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
 }
 
-/* Maps memory in a range for a request. If the device refuses, releases as much of the cache as is missing, then all. */
+/* Maps memory in a range for a request. If the device refuses, releases as much of the cache as is missing, then all of
+ * it. */
 static struct mt_block *reserve_in_range(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t whole)
 {
     mt_pool pool = pool_of(bytes);
@@ -206,7 +210,7 @@ static struct mt_block *reserve_in_range(struct mt_alloc *alloc, mt_stream strea
     return block;
 }
 
-/* The same as a segment of its own. */
+/* The same, as a separate segment. */
 static struct mt_block *reserve_segment(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t whole)
 {
     struct mt_block *block = mt_segment_map(alloc, stream, pool_of(bytes), whole);
@@ -216,10 +220,10 @@ static struct mt_block *reserve_segment(struct mt_alloc *alloc, mt_stream stream
     return mt_segment_map(alloc, stream, pool_of(bytes), whole);
 }
 
-/* Maps memory for a request, as one free block that is not in the index; NULL if the device refuses. Where there are no
- * ranges, or no addresses left for one, the request gets a segment. If a range failed otherwise than by being out of
- * memory, and then the segment is refused for want of memory, the range is tried once more: its failure is the reason to
- * report. */
+/* Maps memory for a request, as one free block outside the index; NULL if the device refuses. If there are no ranges,
+ * or no addresses for one, the request gets a segment. If a range failed for another reason than out of memory, and the
+ * segment is then refused for lack of memory, the range is tried once more, so that its failure is the reported
+ * reason. */
 static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t whole;
@@ -241,7 +245,7 @@ static struct mt_block *tight_grow(struct mt_alloc *alloc, mt_stream stream, uin
     return block != NULL ? cut(alloc, block, bytes, label) : NULL;
 }
 
-/* Mixes the orders of the blocks in their classes. */
+/* Mixes the order of blocks in all classes. */
 static uint64_t tight_fingerprint(const struct mt_alloc *alloc)
 {
     const struct tight_index *tight = alloc->index;

@@ -1,24 +1,26 @@
-/* The policy `torch`: the rules of PyTorch's caching allocator, to predict the memory that PyTorch would reserve.
+/* The policy `torch`: the rules of PyTorch's caching allocator, to predict its reserved memory.
  *
  *   request        pool    segment                        the rest is split off if it is
  *   <= 1 MiB       small   2 MiB                          >= 512 B
  *   < 10 MiB       large   20 MiB                         > 1 MiB
  *   >= 10 MiB      large   the request, up to 2 MiB       > 1 MiB
  *
- * Sizes are rounded up to 512 B, or to steps between powers of two if so set. The best fit of (stream, pool) is taken: the
- * smallest block, then the one at the lowest address. address_space.h orders segments as their addresses on a card are.
+ * Sizes are rounded up to 512 B, or to steps between powers of two if so set. The best fit for a stream and pool is
+ * taken: the smallest block, then the one with the lowest address. address_space.h orders segments as by their
+ * addresses on a card.
  *
- * With max_split, a block of at least that size is oversize. It is never split, and serves only requests that are oversize,
- * too, and waste less than 20 MiB of it. When the device refuses, idle oversize segments of the stream are released before
- * all others. With gc_threshold, before a segment is mapped while more than that share of the capacity is reserved, idle
- * large segments that have waited longer than the average are released, until the excess is gone.
+ * With max_split, a block of at least that size is oversize. It is never split, and serves only oversize requests that
+ * waste less than 20 MiB of it. When the device refuses, idle oversize segments of the stream are released before all
+ * others. With gc_threshold, before a segment is mapped while more than that share of the capacity is reserved, idle
+ * large segments that have waited longer than average are released, until the excess is gone.
  *
  * With expandable_segments, the segments of a stream and pool are a range of addresses that grows by 2 MiB for small
- * requests and by 20 MiB for large ones, and every rest of 512 B is split off. Of two free blocks the better fit is the one
- * that could grow less. PyTorch grows a range at the lowest address where it can, here where the fewest pages lack: that
- * differs only after memory was given back.
+ * requests and by 20 MiB for large ones, and every rest of 512 B is split off. Of two free blocks, the one that could
+ * grow less is the better fit. PyTorch grows a range at the lowest possible address, this policy where the fewest pages
+ * are missing: the results differ only after memory was released.
  *
- * A private pool of PyTorch is a stream with rules (struct mt_stream_rules). During a capture, nothing is released for a request.
+ * A private pool of PyTorch is a stream with rules (struct mt_stream_rules). During a capture, nothing is released for
+ * a request.
  *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
 #include "alloc/block.h"
@@ -31,9 +33,9 @@
 
 /* A set of free blocks in the order of mt_block_compare: by bytes, then place of the segment, then offset.
  *
- * It is a treap inside the blocks themselves: link[] are the children, priority is the heap order. Every operation takes
- * O(log n) steps on average and no memory. Priorities belong to the structures, so they are the same in every run that
- * makes the same requests. Seidel, Aragon, "Randomized search trees", Algorithmica 1996.
+ * It is a treap inside the blocks: link[] are the children, priority is the heap order. Every operation takes O(log n)
+ * steps on average and no memory. Priorities belong to the structures, so they are the same in every run with the same
+ * requests. Seidel, Aragon, "Randomized search trees", Algorithmica 1996.
  *
  * Invariants: an in-order walk ascends strictly; no child has a higher priority than its parent. */
 struct free_tree {
@@ -43,7 +45,7 @@ struct free_tree {
 
 enum { LEFT, RIGHT };
 
-/* Parts `tree` at `block`: the blocks before it go to *left, the others to *right. */
+/* Splits `tree` at `block`: the blocks before it go to *left, the others to *right. */
 static void part(struct mt_block *tree, const struct mt_block *block, struct mt_block **left, struct mt_block **right)
 {
     while (tree != NULL) {
@@ -61,7 +63,7 @@ static void part(struct mt_block *tree, const struct mt_block *block, struct mt_
     *right = NULL;
 }
 
-/* Returns the tree of both; every block of `left` comes before every block of `right`. */
+/* Returns the joined tree; every block of `left` comes before every block of `right`. */
 static struct mt_block *join(struct mt_block *left, struct mt_block *right)
 {
     struct mt_block *root;
@@ -100,7 +102,7 @@ static void free_tree_remove(struct free_tree *tree, struct mt_block *block)
     struct mt_block **place = &tree->root;
     assert(tree->count > 0);
     while (*place != block) {
-        assert(*place != NULL); /* or the block is not in the tree */
+        assert(*place != NULL); /* otherwise the block is not in the tree */
         place = &(*place)->link[mt_block_compare(*place, block) < 0 ? RIGHT : LEFT];
     }
     *place = join(block->link[LEFT], block->link[RIGHT]);
@@ -169,7 +171,7 @@ struct stream_trees {
     struct free_tree pool[MT_POOL_COUNT];
 };
 
-/* Invariant: stream_count is above every stream that has, or had, a free block. */
+/* Invariant: stream_count is above every stream that has or had a free block. */
 struct torch_index {
     struct stream_trees *streams;
     uint32_t stream_count;
@@ -227,7 +229,7 @@ static bool is_oversize(const struct mt_alloc *alloc, uint64_t bytes)
     return bytes >= alloc->settings.max_split_bytes;
 }
 
-/* True if a request may have a block that is large enough for it. */
+/* True if a sufficiently large block may serve a request. */
 static bool suits(const struct mt_alloc *alloc, const struct mt_block *block, uint64_t bytes)
 {
     if (!is_oversize(alloc, block->bytes))
@@ -266,13 +268,14 @@ static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint
     return mt_block_cut(alloc, block, part, torch_insert);
 }
 
-/* Returns the bytes that a free block could have if the hole behind it were filled. */
+/* Returns the size that a free block would have if the hole after it were filled. */
 static uint64_t expandable_bytes(const struct mt_block *block)
 {
     return block->bytes + (block->after != NULL && block->after->is_hole ? block->after->bytes : 0);
 }
 
-/* Returns the best fit: the first block of the tree that is large enough or, in ranges, a later one if that could grow less. */
+/* Returns the best fit: the first block of the tree that is large enough or, in ranges, a later one that could grow
+ * less. */
 static struct mt_block *find_best_fit(const struct mt_alloc *alloc, const struct free_tree *tree, uint64_t bytes)
 {
     struct mt_block *block = free_tree_find(tree, bytes);
@@ -306,7 +309,7 @@ static struct mt_block *torch_give(struct mt_alloc *alloc, struct mt_block *bloc
     return block;
 }
 
-/* Returns the bytes by which the ranges of a pool grow. */
+/* Returns the granularity with which the ranges of a pool grow. */
 static uint64_t unit_of(mt_pool pool)
 {
     return pool == MT_POOL_SMALL ? SMALL_SEGMENT_BYTES : MEDIUM_SEGMENT_BYTES;
@@ -325,7 +328,7 @@ static bool torch_least_segment(const struct mt_alloc_settings *settings, uint64
     return true;
 }
 
-/* The segments that garbage collection may release, idle large ones, and the sum of their ages. */
+/* Idle large segments, which garbage collection may release, and the sum of their ages. */
 struct idle_ages {
     uint64_t count, sum;
 };
@@ -355,7 +358,7 @@ static struct idle_ages sum_ages(const struct mt_alloc *alloc)
     return ages;
 }
 
-/* Releases every collectable segment of at least the average age; returns their bytes. */
+/* Releases every collectable segment that is at least as old as the average; returns their bytes. */
 static uint64_t collect_older_than_average(struct mt_alloc *alloc)
 {
     struct idle_ages ages = sum_ages(alloc);
@@ -378,7 +381,7 @@ static void collect_garbage(struct mt_alloc *alloc)
     }
 }
 
-/* Releases idle oversize segments of the stream, the largest first, until they amount to `bytes`; false if they are
+/* Releases idle oversize segments of the stream, largest first, until `bytes` are released; false if there are
  * fewer. */
 static bool release_largest(struct mt_alloc *alloc, struct free_tree *tree, uint64_t bytes)
 {
@@ -408,8 +411,8 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     return true;
 }
 
-/* Maps memory for a request: a segment, or more of a range. Returns a free block that is not in the index; NULL if the
- * device refuses. */
+/* Maps memory for a request: a segment, or more of a range. Returns a free block outside the index; NULL if the device
+ * refuses. */
 static struct mt_block *map(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t wanted)
 {
     mt_pool pool = pool_of(bytes);
@@ -418,7 +421,7 @@ static struct mt_block *map(struct mt_alloc *alloc, mt_stream stream, uint64_t b
     return mt_segment_map(alloc, stream, pool, wanted);
 }
 
-/* Maps memory for a request, as one free block that is not in the index; NULL if the device refuses. */
+/* Maps memory for a request, as one free block outside the index; NULL if the device refuses. */
 static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t wanted;
@@ -442,7 +445,7 @@ static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uin
     return block != NULL ? cut(alloc, block, bytes) : NULL;
 }
 
-/* Mixes the ages of idle segments, where they count. */
+/* Mixes the ages of idle segments, if they matter. */
 static uint64_t torch_fingerprint(const struct mt_alloc *alloc)
 {
     uint64_t sum = 0;
