@@ -1,11 +1,11 @@
-/* Numbers of 8 bits, for the fastest products of a card: e4m3 (MT_F8_E4M3FN: 4 bits of exponent, 3 of fraction, up to
- * 448) for weights and activations, e5m2 (up to 57,344) for gradients. Micikevicius et al., "FP8 formats for deep
- * learning", 2022. Only the ops `cast_fp8` and `matmul` know them.
+/* 8-bit floating-point numbers, for the fastest products of a card: e4m3 (MT_F8_E4M3FN: 4 bits of exponent, 3 of
+ * fraction, up to 448) for weights and activations, e5m2 (up to 57,344) for gradients. Micikevicius et al., "FP8
+ * formats for deep learning", 2022. Only the ops `cast_fp8` and `matmul` support them.
  *
- * A tensor in fp8 has one scale, in fp32: an element is code * scale. The scale follows from the largest magnitude in
- * the tensor as it is now. So it depends on nothing but the tensor: a cast that is made again gives equal bits, and
- * nothing is kept from step to step. Scales are powers of two. They lose no digit, since fp8 has as many digits in every
- * binade, and devices agree on them to the last bit. */
+ * A tensor in fp8 has one scale, in fp32: an element is code * scale. The scale is derived from the tensor's current
+ * largest magnitude. So it depends only on the tensor: repeating a cast gives equal bits, and nothing is kept between
+ * steps. Scales are powers of two. They lose no precision, since fp8 has equally many digits in every binade, and all
+ * devices compute exactly the same scales. */
 #pragma once
 
 #include "base/types.h"
@@ -16,22 +16,22 @@
 #define MTK_ANYWHERE static inline
 #endif
 
-/* Rows and columns of the matrices that products in fp8 read are in sixteens, and cublasLt chooses its kernels for
- * addresses in 256 bytes. */
+/* Rows and columns of the matrices in products of fp8 are multiples of 16, and cublasLt chooses its kernels for
+ * addresses that are multiples of 256 bytes. */
 enum { MTK_FP8_UNIT = 16, MTK_FP8_ALIGNMENT = 256 };
 
 /* The numbers of a scale in memory: the scale itself, and scratch for the largest magnitudes of parts of the tensor. */
 enum { MTK_FP8_PARTS = 511, MTK_FP8_NUMBERS = MTK_FP8_PARTS + 1 };
 
-/* Returns `count`, rounded up to sixteens. */
+/* Returns `count`, rounded up to a multiple of 16. */
 MTK_ANYWHERE int64_t mtk_fp8_padded(int64_t count)
 {
     return (count + MTK_FP8_UNIT - 1) / MTK_FP8_UNIT * MTK_FP8_UNIT;
 }
 
-/* Returns the bits of the scale of a tensor in `dtype` from those of its largest magnitude, both in fp32: the least
- * power of two by which that becomes at most 448 or 57,344, which are 1.75 * 2^8 and 1.75 * 2^15. It is at least 2^-126,
- * and 1 for zeros. If the magnitude is infinite or nan, so is the scale nan, and the product. */
+/* Returns the bits of the scale of a tensor in `dtype` from the bits of its largest magnitude, both in fp32: the
+ * smallest power of two with which that becomes at most 448 or 57,344, which are 1.75 * 2^8 and 1.75 * 2^15. It is at
+ * least 2^-126, and 1 for zeros. If the magnitude is infinite or nan, the scale is nan, and so is the product. */
 MTK_ANYWHERE uint32_t mtk_fp8_scale_bits(mt_dtype dtype, uint32_t largest_bits)
 {
     const uint32_t nan = 0x7FC00000, one = 0x3F800000, most_fraction = 0x600000;

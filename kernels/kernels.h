@@ -1,11 +1,13 @@
 /* The ops that a device can execute. They are listed once, in MTK_OPS: the table of functions, the prototypes in
- * kernels/cpu and kernels/cuda and the functions of tests that listen to launches derive from that list. A new op takes
- * one row there and one kernel for each device.
+ * kernels/cpu and kernels/cuda and the test functions that observe launches are generated from that list. A new op
+ * needs one row there and one kernel per device.
  *
- * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: its wrapper in src/producers/model has
- * checked shapes, dtypes, liveness and aliasing, on every device. An op returns MT_OK or the error of its launch.
+ * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: its wrapper in
+ * src/producers/model has checked shapes, dtypes, liveness and aliasing, on every device. An op returns MT_OK or the
+ * error of its launch.
  *
- * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output. On the CPU it computes in
+ * Numbers: an op computes in fp32 or higher precision and rounds once, to the dtype of its output. On the CPU it
+ * computes in double. Operands of one op may have different dtypes.
  * double. Operands of one op may differ in dtype. */
 #pragma once
 
@@ -18,8 +20,8 @@
 extern "C" {
 #endif
 
-/* A strided view of elements in device memory, always of 4 dimensions (leading ones are 1). A stride of 0 repeats.
- * Element (i, j, k, l) is number i*stride[0] + j*stride[1] + k*stride[2] + l*stride[3] from address. */
+/* A strided view of elements in device memory, always with 4 dimensions (leading ones are 1). A stride of 0 repeats
+ * elements. Element (i, j, k, l) is number i*stride[0] + j*stride[1] + k*stride[2] + l*stride[3] from address. */
 struct mtk_view {
     mt_addr address;
     mt_dtype dtype;
@@ -27,8 +29,8 @@ struct mtk_view {
     int64_t stride[MT_MAX_DIMS]; /* in elements */
 };
 
-/* The queue that an op is launched on, with the stream and the library handles that the backend needs. A device makes
- * its queues, and no other part looks inside. NULL on a device that runs an op as it is called. */
+/* The queue on which an op is launched, with the stream and the library handles that the backend needs. A device
+ * creates its queues; they are opaque to all other parts. NULL on a device that runs an op immediately. */
 struct mtk_queue;
 
 /* The elementwise ops with their formulas. x, y and z are the elements of the operands, s and t scalars; a comparison
@@ -73,18 +75,18 @@ typedef enum mtk_ternary_op { MTK_TERNARY_OPS(X) } mtk_ternary_op;
 /* out = reduction of in over every dimension in which out has size 1 and in has not. */
 typedef enum mtk_reduce_op { MTK_SUM, MTK_MEAN, MTK_MAX } mtk_reduce_op;
 
-/* The keys (columns of a row) that a query (the number of the row) sees. */
+/* The keys (columns of a row) that are visible to a query (the number of the row). */
 typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 
-/* The widest head of attention. */
+/* The widest supported head of attention. */
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
-/* The precision in which products read fp32 operands: as they are, or rounded to tf32 for the matrix units of a
- * card. With fp8 they are read as they are: it is a model's choice to cast the operands of some products. */
+/* The precision in which products read fp32 operands: unrounded, or rounded to tf32 for a card's matrix units. With fp8
+ * they are unrounded; a model casts the operands of some products itself. */
 typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32, MTK_MATH_FP8 } mtk_math;
 
 /* The gradients of `attention` and their operands. All are (B,H,T,D) of one dtype with dense rows (a last stride of 1),
- * except lse and delta: these are (B,H,T,1) of F32, or of F64 where the others are. */
+ * except lse and delta: these are (B,H,T,1) of F32, or of F64 if the others are F64. */
 struct mtk_attention_grad {
     double scale;
     mtk_math math;
@@ -93,32 +95,32 @@ struct mtk_attention_grad {
     struct mtk_view grad;       /* the gradient of out */
     struct mtk_view q, k, v;    /* the operands of attention */
     struct mtk_view out, lse;   /* its results */
-    mt_addr workspace;          /* of mtk_attention_grad_bytes (attention_plan.h) for the card that computes */
+    mt_addr workspace;          /* of mtk_attention_grad_bytes (attention_plan.h) for the card */
     uint64_t workspace_bytes;
 };
 
-/* The way in which the kernel of a product is chosen: the library guesses it, or the kernels that it offers are
- * measured when sizes come up for the first time. Measuring waits for the kernels. Time decides only among equal
- * results, unless another order of sums is much faster. A library that offers one kernel guesses in both cases. */
+/* How the kernel of a product is chosen: by the library's heuristic, or by measuring the kernels that it offers when
+ * sizes occur for the first time. Measuring waits for the kernels. Time decides only among equal results, unless
+ * another order of sums is much faster. A library with only one kernel always uses the heuristic. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
-/* The origin of the scale of a cast to fp8: it is found, or that of another cast of the same tensor, which saves reading
- * the tensor once. */
+/* Where the scale of a cast to fp8 comes from: it is found, or it is given, from another cast of the same tensor, which
+ * saves one read of the tensor. */
 typedef enum mtk_scale_origin { MTK_SCALE_IS_FOUND, MTK_SCALE_IS_GIVEN } mtk_scale_origin;
 
-/* The settings of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
+/* The settings of a product: out = alpha * product + beta * out. If beta is 0, out is not read. */
 struct mtk_product {
     mtk_math math;
     double alpha, beta;
     mtk_choosing choosing;
-    mt_addr a_scale, b_scale; /* of operands in fp8: a factor in fp32, in the device's memory; else 0 */
+    mt_addr a_scale, b_scale; /* for fp8 operands: a factor in fp32, in the device's memory; otherwise 0 */
 };
 
-/* The gradients of `rms_norm` and their operands. All but rstd are contiguous rows of C elements. */
+/* The gradients of `rms_norm` and their operands. All except rstd are contiguous rows of C elements. */
 struct mtk_norm_grad {
     struct mtk_view dx;          /* written: (n,C) */
     struct mtk_view before;      /* added to dx, may be dx itself; without an address: 0 */
-    struct mtk_view cast;        /* written: dx in another dtype; without an address: not wanted */
+    struct mtk_view cast;        /* written: dx in another dtype; without an address: not requested */
     struct mtk_view grad;        /* the gradient of out; then written: out, as rms_norm computed it */
     struct mtk_view dweight;     /* (C); added to if beta is 1, written if it is 0 */
     struct mtk_view x, rstd;     /* the operand of rms_norm (its sum if there is one), (n,C), and its rstd, (n,1) */
@@ -128,37 +130,38 @@ struct mtk_norm_grad {
 };
 enum { MTK_NORM_PARTS = 256 };
 
-/* The forms in which AdamW keeps the two moments of a parameter between steps. moments.h has the codes. */
+/* How AdamW stores the two moments of a parameter between steps. moments.h has the codes. */
 typedef enum mtk_moments {
     MTK_MOMENTS_FULL, /* in the parameter's dtype */
-    MTK_MOMENTS_BF16, /* in bf16, rounded at random */
+    MTK_MOMENTS_BF16, /* in bf16, rounded stochastically */
     MTK_MOMENTS_8BIT, /* as codes of 8 bits, with scales */
 } mtk_moments;
 
-/* Elements that share a scale, from the first of a parameter on; the last may be fewer. */
+/* Elements that share a scale, counted from the first of a parameter; the last block may be shorter. */
 enum { MTK_MOMENTS_BLOCK = 256 };
 
-/* One parameter of AdamW: `count` elements each, contiguous; value and grad of one dtype (F32 or F64), mean and square as
- * `moments` says. What is not FULL takes a dtype of F32. */
+/* One parameter of AdamW: tensors of `count` contiguous elements; value and grad of one dtype (F32 or F64), mean and
+ * square according to `moments`. Forms other than FULL require F32. */
 struct mtk_adamw_item {
     int64_t count;
     mt_addr value, grad, mean, square;
     mt_addr cast;   /* bf16, or 0 */
-    mt_addr scales; /* of 8BIT: F32, of the mean and of the square for each block of elements; else 0 */
+    mt_addr scales; /* for 8BIT: F32, of the mean and of the square for each block of elements; otherwise 0 */
     mtk_moments moments;
-    uint64_t generator; /* of BF16: another one for each parameter and step, so that all of them round apart */
+    uint64_t generator; /* for BF16: different for each parameter and step, so that all round independently */
 };
 struct mtk_adamw {
     mt_dtype dtype;
     double beta1, beta2, epsilon;
     double step_size; /* the learning rate, corrected for moments that begin at 0 */
-    double keep;      /* the share that weight decay leaves: 1 - learning rate * decay */
+    double keep;      /* the factor of weight decay: 1 - learning rate * decay */
 };
 
-/* The ops. Indices are I64; one that is out of range is an error of the caller, who checks data as it comes in. An op
- * that is called optional is NULL in the table of a device without a kernel for it.
+/* The ops. Indices are I64; the caller must check that they are in range when data arrives. An op that is called
+ * optional is NULL in the table of a device without a kernel for it.
  *
  *   fill              out = value.
+ *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides
  *   unary, binary,    Elementwise, by the formulas above. All views have the shape of out; operands repeat by strides
  *   ternary           of 0.
  *   reduce            As mtk_reduce_op has it.

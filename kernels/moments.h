@@ -1,30 +1,31 @@
-/* The numbers in which AdamW keeps moments of less than 32 bits. The kernels of every device call these functions.
+/* How AdamW stores moments in less than 32 bits. The kernels of every device call these functions.
  *
- * bf16 has steps of 0.4 to 0.8 %. The square changes by at most 0.1 % a step where gradients are smaller than they were
- * (beta2 is 0.999), so rounding to the nearest would never let it fall, and its root would fall by half of that. Rounding
- * at random, up as often as the rest is large, is right on average. The random bits depend on the parameter, the step and
- * the element alone, so every run rounds alike.
+ * bf16 has steps of 0.4 to 0.8 %. The square changes by at most 0.1 % per step when gradients become smaller (beta2 is
+ * 0.999), so rounding to nearest would never let it fall, and its root would fall by half of that. Stochastic rounding,
+ * up with a probability proportional to the rest, is correct on average. The random bits depend only on the parameter,
+ * the step and the element, so every run rounds equally.
  *
- * 8 bits are a code for a number from 0 to 1, or from -1 to 1, times the largest of its block. Numbers lie in 7 decades,
- * and in each of them in equal cells, twice as many as in the one below; a code stands for the middle of its cell:
+ * 8 bits are a code for a number from 0 to 1, or from -1 to 1, times the largest of its block. Numbers are in 7
+ * decades, each divided into equal cells, twice as many as in the decade below; a code represents the middle of its
+ * cell:
  *
  *   mean     sign, 7 bits    decade d = 0 … 6 has 2^d cells, numbers 2^d … 2^(d+1) - 1; 0x80, which would be -0, is 1
  *   square   8 bits          decade d has 2^(d+1) cells, numbers 2^(d+1) - 1 … 2^(d+2) - 2; 255 is 1
  *
  *   10^(d-7)  |--- cell 0 ---|--- cell 1 ---| … |  10^(d-6)
  *
- * Code 0 is 0. Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", 2022. A square
- * above 0 never becomes 0, as it may there: the mean would be divided by epsilon alone.
+ * Code 0 is 0. Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", 2022. Unlike
+ * there, a square above 0 never becomes 0, since the mean would then be divided only by epsilon.
  *
- * A number becomes the code that stands for the nearest. Within a decade the code is the whole part of slope * x + shift,
- * a line. No two lines begin within one power of two, so the sign and the exponent of x tell which two it may be. */
+ * A number gets the nearest code. Within a decade the code is the integer part of slope * x + shift, a line. No two
+ * lines begin within one power of two, so the sign and the exponent of x leave at most two candidates. */
 #pragma once
 
 #include "base/random.h"
 
 #include <math.h>
 
-/* Kernels have their tables made as they are compiled. */
+/* The tables of kernels are computed at compile time. */
 #ifdef __CUDACC__
 #define MTK_IN_TABLES __host__ __device__ constexpr
 #else
@@ -38,8 +39,8 @@ MT_ON_DEVICE_TOO static inline uint64_t mtk_moment_bits(uint64_t generator, int6
     return mt_splitmix64(generator + (uint64_t)pair);
 }
 
-/* Returns the bits of `value`, given as fp32, in bf16: up if the 16 bits that are cut off and 16 random ones make a
- * carry. inf and nan stay what they are. */
+/* Returns the bits of `value`, given as fp32, in bf16: rounded up if the sum of the 16 discarded bits and 16 random
+ * bits overflows. inf and nan are unchanged. */
 MT_ON_DEVICE_TOO static inline uint16_t mtk_bf16_at_random(uint32_t value, uint32_t random)
 {
     if ((value & 0x7F800000) == 0x7F800000)
@@ -47,17 +48,17 @@ MT_ON_DEVICE_TOO static inline uint16_t mtk_bf16_at_random(uint32_t value, uint3
     return (uint16_t)((value + (random & 0xFFFF)) >> 16);
 }
 
-/* Cells of the lowest decade, by which functions know the moment. */
+/* Cells of the lowest decade, which identify the moment in functions. */
 enum { MTK_MEAN_CELLS = 1, MTK_SQUARE_CELLS = 2 };
 
-/* Lines: 0 itself, what is below the decades, each of them, and 1. Lines of numbers below 0 follow those above. */
+/* Lines: 0, numbers below the decades, each decade, and 1. Lines of negative numbers follow the positive ones. */
 enum { MTK_CODE_DECADES = 7, MTK_LINE_DECADE = 2, MTK_LINE_ONE = MTK_LINE_DECADE + MTK_CODE_DECADES, MTK_CODE_LINES };
 enum { MTK_CODE_MEAN_ONE = 0x80, MTK_LINE_BITS = 31 };
 
 /* Added to codes, so that a float has 8 bits for the code and, below them, 8 for its fraction. */
 #define MTK_CODE_BASE 32768.0F
 
-/* The code is the whole part of slope * x + shift. */
+/* The code is the integer part of slope * x + shift. */
 struct mtk_code_line {
     float slope, shift;
 };
@@ -65,8 +66,8 @@ struct mtk_code_line {
 /* The codes of a moment. */
 struct mtk_codes {
     struct mtk_code_line line[2 * MTK_CODE_LINES];
-    float most[2 * MTK_CODE_LINES]; /* of a line: what is above it, up to the next line, has its last code */
-    float number[256];              /* what a code stands for */
+    float most[2 * MTK_CODE_LINES]; /* of a line: numbers above it, up to the next line, have its last code */
+    float number[256];              /* of each code */
     uint32_t octave[512]; /* by sign and exponent: |x| above which a line begins; in its last 5 bits, the line before */
 };
 
@@ -103,7 +104,7 @@ MTK_IN_TABLES static inline float mtk_decade_end(int decade)
     return ends[decade];
 }
 
-/* Returns the number that a code stands for. */
+/* Returns the number of a code. */
 MTK_IN_TABLES static inline float mtk_number_of_code(int least_cells, int code)
 {
     int is_mean = least_cells == MTK_MEAN_CELLS, decade = 0;
@@ -125,8 +126,8 @@ MTK_IN_TABLES static inline int mtk_line_cells(int least_cells, int line)
     return least_cells << (line - MTK_LINE_DECADE);
 }
 
-/* Returns the |x| above which a line begins. That is half-way between two middles of cells, of which the one below is a
- * fifth as wide. */
+/* Returns the |x| above which a line begins: half-way between the middles of two cells. The lower cell is a fifth as
+ * wide. */
 MTK_IN_TABLES static inline float mtk_line_begin(int least_cells, int line)
 {
     if (line < MTK_LINE_DECADE)
@@ -142,7 +143,7 @@ MTK_IN_TABLES static inline float mtk_first_code(int least_cells, int is_negativ
     return least_cells == MTK_SQUARE_CELLS ? -1.0F : is_negative ? 128.0F : 0.0F;
 }
 
-/* Returns the most that a line comes to, of numbers above 0, or below it if `is_negative`. */
+/* Returns the largest value of a line of positive numbers, or of negative ones if `is_negative`. */
 MTK_IN_TABLES static inline float mtk_line_most(int least_cells, int line, int is_negative)
 {
     if (line < MTK_LINE_DECADE)
@@ -153,7 +154,7 @@ MTK_IN_TABLES static inline float mtk_line_most(int least_cells, int line, int i
     return MTK_CODE_BASE + mtk_first_code(least_cells, is_negative) + (float)(2 * cells) - 0.25F;
 }
 
-/* Returns a line of numbers above 0, or below it if `is_negative`. */
+/* Returns a line of positive numbers, or of negative ones if `is_negative`. */
 MTK_IN_TABLES static inline struct mtk_code_line mtk_line_of(int least_cells, int line, int is_negative)
 {
     struct mtk_code_line to = {0, mtk_line_most(least_cells, line, is_negative)};
@@ -166,7 +167,7 @@ MTK_IN_TABLES static inline struct mtk_code_line mtk_line_of(int least_cells, in
     return to;
 }
 
-/* Returns the entry of a sign and exponent. One of infinities and nan is that of 0. */
+/* Returns the entry for a sign and exponent. Infinities and nan have the entry of 0. */
 MTK_IN_TABLES static inline uint32_t mtk_octave_of(int least_cells, int octave)
 {
     uint32_t begin = 0x7F7FFFFF, exponent = (uint32_t)octave & 0xFF, before = 0;
@@ -195,7 +196,7 @@ MTK_IN_TABLES static inline struct mtk_codes mtk_codes_of(int least_cells)
     return codes;
 }
 
-/* Returns a float's bits, of which 8 to 15 are the code of x, a mean from -1 to 1 or a square from 0 to 1. */
+/* Returns a float's bits; bits 8 to 15 are the code of x, a mean from -1 to 1 or a square from 0 to 1. */
 MT_ON_DEVICE_TOO static inline uint32_t mtk_code_bits(const struct mtk_codes *codes, float x)
 {
     uint32_t octave = codes->octave[mtk_bits_of(x) >> 23];
@@ -209,8 +210,8 @@ MT_ON_DEVICE_TOO static inline uint8_t mtk_code_of(const struct mtk_codes *codes
     return (uint8_t)(mtk_code_bits(codes, x) >> 8);
 }
 
-/* Returns the factor that takes a block of moments to -1 … 1, of which `largest` is the largest. Moments below the
- * smallest normal number become 0: their factor might be none. */
+/* Returns the factor that scales a block of moments, whose largest is `largest`, to -1 … 1. Moments below the smallest
+ * normal number become 0, since their factor might overflow. */
 MT_ON_DEVICE_TOO static inline float mtk_code_factor(float largest)
 {
     return largest >= 0x1p-126F ? 1 / largest : 0;

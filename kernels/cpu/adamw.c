@@ -1,5 +1,5 @@
-/* One step of AdamW: each element of a parameter is read once and written once. Moments are kept in the parameter's
- * dtype, in bf16, or in 8 bits with a scale for each block of elements (kernels/moments.h). A tile is a block. */
+/* One step of AdamW: reads and writes each element of a parameter once. Moments are stored in the parameter's dtype, in
+ * bf16, or in 8 bits with a scale for each block of elements (kernels/moments.h). A tile is a block. */
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/moments.h"
 
@@ -46,7 +46,7 @@ static void store_bf16(const struct mtk_adamw_item *item, int64_t first, int64_t
     }
 }
 
-/* Returns the scales of the block that begins at an element. */
+/* Returns the scales of the block at an element. */
 static float *scales_at(const struct mtk_adamw_item *item, int64_t first)
 {
     return (float *)(void *)mtk_pointer(item->scales) + 2 * (first / MTK_MOMENTS_BLOCK);
@@ -82,7 +82,7 @@ static void store_8bit(const struct mtk_adamw_item *item, const struct code_tabl
     scales[1] = largest[1];
 }
 
-/* Returns the dtype of moments that have no scales. */
+/* Returns the dtype of moments without scales. */
 static mt_dtype moment_dtype(const struct mtk_adamw *how, const struct mtk_adamw_item *item)
 {
     return item->moments == MTK_MOMENTS_BF16 ? MT_BF16 : how->dtype;
@@ -135,7 +135,7 @@ static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item
         store_moments(how, item, codes, first, count, &t);
         if (item->cast == 0)
             continue;
-        mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value); /* as it was rounded */
+        mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value); /* as rounded when stored */
         mtk_store(mtk_pointer(item->cast) + first * (int64_t)mt_dtype_bytes(MT_BF16), MT_BF16, 1, count, t.value);
     }
 }

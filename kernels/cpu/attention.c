@@ -1,11 +1,11 @@
 /* Causal attention without a matrix of weights, in double, tile by tile as on a card: a tile of queries is multiplied
- * by one tile of keys after another. For each query the maximum and the sum of its exponentials so far are kept.
+ * by the tiles of keys one after another. For each query, the running maximum and sum of exponentials are kept.
  *
  *   forward    s = scale q·k, m' = max(m, s), o = o e^(m - m') + e^(s - m') v, and so for the sum; o / sum at the end
  *   backward   p = e^(s - lse), ds = scale p (do·v - delta), delta = do·o:
  *              dv = sum over queries of p do, dk = sum over queries of ds q, dq = sum over keys of ds k
  *
- * With MTK_MATH_TF32 the operands q, k, v and do are rounded as matrix units round them. Weights are not rounded.
+ * With MTK_MATH_TF32 the operands q, k, v and do are rounded like in matrix units. Weights are not rounded.
  *
  * Dao, Fu, Ermon, Rudra, Ré, "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/cpu/cpu_ops.h"
@@ -41,7 +41,7 @@ static void tile_load(struct tile *tile, const struct mtk_view *view, struct hea
         mtk_load(mtk_at(view, head.i, head.j, first + r, 0), view->dtype, view->stride[3], tile->features, tile->x[r]);
 }
 
-/* Loads a tile rounded as a product reads it. */
+/* Loads a tile, rounded as for a product. */
 static void tile_load_operand(struct tile *tile, const struct mtk_view *view, mtk_math math, struct head head,
                               int64_t first)
 {
@@ -80,20 +80,20 @@ static void add_scaled(double *to, double factor, const double *from, int64_t co
         to[d] += factor * from[d];
 }
 
-/* Loads one number for each row of a tile from a view (…, T, 1). */
+/* Loads one number per row of a tile from a view (…, T, 1). */
 static void column_load(double *column, const struct mtk_view *view, struct head head, int64_t first, int64_t count)
 {
     for (int64_t r = 0; r < count; r++)
         column[r] = mtk_load_one(mtk_at(view, head.i, head.j, first + r, 0), view->dtype);
 }
 
-/* A tile of queries with its results from the keys so far. */
+/* A tile of queries with their results for the keys so far. */
 struct progress {
     struct tile q, out;
     double maximum[ROWS], sum[ROWS];
 };
 
-/* Adds one key, of score `score`, to the results of query number r. */
+/* Adds one key with its score to the results of query number r. */
 static void add_key(struct progress *progress, int64_t r, double score, const double *value)
 {
     assert(r < progress->q.count);
@@ -164,7 +164,7 @@ mt_status mtk_cpu_attention(double scale, mtk_math math, const struct mtk_view *
     return MT_OK;
 }
 
-/* A tile of queries with the values that backward reads for it. */
+/* A tile of queries with the values that backward needs. */
 struct queries {
     struct tile q, grad;
     double lse[ROWS], delta[ROWS];
@@ -179,7 +179,7 @@ static void queries_load(struct queries *queries, const struct mtk_attention_gra
     column_load(queries->delta, &call->delta, head, first, queries->q.count);
 }
 
-/* Returns the weight of one key for query number r, and the gradient of the product of the two. */
+/* Returns the weight of one key for query number r, and the gradient of their product. */
 static double weight_of(const struct queries *queries, int64_t r, const double *key, const double *value, double scale,
                         double *out_score_grad)
 {

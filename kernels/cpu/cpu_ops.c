@@ -30,9 +30,9 @@ static double double_of_bf16(uint16_t bits)
     return (double)float_of_bits((uint32_t)bits << 16);
 }
 
-/* Returns the nearest bf16, ties to even. Rounding to float first rounds twice, which is wrong only where the float
- * lies half-way between two bf16 and the double does not. Then the float is moved by one unit in the last place towards
- * the double. */
+/* Returns the nearest bf16, ties to even. Rounding to float first rounds twice, which is wrong only if the float is
+ * exactly between two bf16 and the double is not. Then the float is moved by one unit in the last place towards the
+ * double. */
 static uint16_t bf16_of_double(double value)
 {
     float near = (float)value;
@@ -53,7 +53,7 @@ float mtk_round_to_tf32(float value)
     return float_of_bits((bits + (cut + 1) / 2) & ~cut);
 }
 
-/* A format of fp8. Its bias is that of exponents; codes above `largest` are infinite or nan. */
+/* An fp8 format. `bias` is the exponent's; codes above `largest` are infinite or nan. */
 struct fp8_format {
     int fraction_bits, bias;
     uint8_t largest;
@@ -73,7 +73,7 @@ static double double_of_fp8(uint8_t code, const struct fp8_format *format)
     return (code & FP8_SIGN) != 0 ? -value : value;
 }
 
-/* Returns the nearest code, ties to even; that of the largest value for any beyond it. nan has one code. */
+/* Returns the nearest code, ties to even; values beyond the range get the largest code. nan has one code. */
 static uint8_t fp8_of_double(double value, const struct fp8_format *format)
 {
     int exponent, sign = signbit(value) ? FP8_SIGN : 0;
@@ -85,7 +85,7 @@ static uint8_t fp8_of_double(double value, const struct fp8_format *format)
         return (uint8_t)(sign | format->largest);
     frexp(value, &exponent);
     int binade =
-        exponent - 1 + format->bias > 1 ? exponent - 1 + format->bias : 1; /* the lowest is also of subnormals */
+        exponent - 1 + format->bias > 1 ? exponent - 1 + format->bias : 1; /* subnormals have the lowest exponent */
     int units = (int)rint(ldexp(fabs(value), format->bias + format->fraction_bits - binade));
     return (uint8_t)(sign | (((binade - 1) << format->fraction_bits) + units));
 }
@@ -106,7 +106,7 @@ static uint8_t uint8_of_double(double value)
     return value >= 255 ? 255 : (uint8_t)value;
 }
 
-/* The dtypes: the type in memory, the value of an element e, and the element of a value v. */
+/* The dtypes: the type in memory, the conversion of an element e to a value, and of a value v to an element. */
 #define DTYPES(X)                                                                                                      \
     X(MT_F32, float, (double)e, (float)v)                                                                              \
     X(MT_BF16, uint16_t, double_of_bf16(e), bf16_of_double(v))                                                         \
@@ -117,8 +117,8 @@ static uint8_t uint8_of_double(double value)
     X(MT_F8_E4M3FN, uint8_t, double_of_fp8(e, &e4m3), fp8_of_double(v, &e4m3))                                         \
     X(MT_F8_E5M2, uint8_t, double_of_fp8(e, &e5m2), fp8_of_double(v, &e5m2))
 
-/* Does `body` for each element, number i of the tile and number `at` in memory. A stride of 1 has its own loop, which the
- * compiler can vectorize. */
+/* Runs `body` for each element, number i of the tile and number `at` in memory. A stride of 1 has a separate loop,
+ * which the compiler can vectorize. */
 #define EACH_ELEMENT(body)                                                                                             \
     if (stride == 1)                                                                                                   \
         for (int64_t i = 0; i < count; i++) {                                                                          \
@@ -131,7 +131,7 @@ static uint8_t uint8_of_double(double value)
             body;                                                                                                      \
         }
 
-/* True if elements of a dtype are read into tiles. A macro, since only asserts use it. */
+/* True if tiles support the dtype. A macro, since only asserts use it. */
 #define HAS_TILES(dtype) (((dtype) > MT_NONE && (dtype) < MT_COMPUTED_DTYPE_COUNT) || mt_is_fp8(dtype))
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
@@ -170,7 +170,7 @@ void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const do
 
 /* ---- walks ---- */
 
-/* True if in every view dimension d, of `size` elements, continues dimension `outer` of the walk without a gap. */
+/* True if in every view, dimension d of `size` elements continues dimension `outer` of the walk without a gap. */
 static bool continues(const struct mtk_walk *walk, int outer, const struct mtk_view *const *view, int d, int64_t size)
 {
     for (int v = 0; v < walk->views; v++)
@@ -179,7 +179,7 @@ static bool continues(const struct mtk_walk *walk, int outer, const struct mtk_v
     return true;
 }
 
-/* Puts the dimensions of more than one element last in the walk's shape, merged where they can be. */
+/* Puts the dimensions with more than one element last in the walk's shape, merged if possible. */
 static void merge_dimensions(struct mtk_walk *walk, const struct mtk_view *const *view)
 {
     int last = MT_MAX_DIMS - 1, used = 0;

@@ -1,11 +1,12 @@
-/* The ops of the CPU's table and the tools that they share; formulas and shapes are in kernels/kernels.h. Everything
- * runs at once on the calling thread (products on OpenBLAS's threads, too), so `queue` is ignored.
+/* The ops of the CPU's table and their common functions; formulas and shapes are in kernels/kernels.h. Everything runs
+ * immediately on the calling thread (products also on OpenBLAS's threads), so `queue` is ignored.
  *
  * Every op loads a tile of elements of any dtype into doubles, computes, and stores the tile, rounding once:
  *
  *   view ──walk──▶ rows of equal stride ──▶ tiles of at most MTK_TILE elements ──load──▶ double[MTK_TILE]
  *
- * A double holds every value of every dtype but int64 beyond 2^53, which only a copy between equal dtypes keeps. */
+ * A double represents all values of all dtypes except int64 beyond 2^53; only a copy between equal dtypes preserves
+ * those. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -42,7 +43,7 @@ static inline int64_t mtk_row_count(const struct mtk_view *view)
     return view->shape[0] * view->shape[1] * view->shape[2];
 }
 
-/* True if the elements lie one behind the other, in row-major order. */
+/* True if the elements are contiguous in row-major order. */
 static inline bool mtk_is_contiguous(const struct mtk_view *view)
 {
     int64_t expected = 1;
@@ -68,23 +69,23 @@ static inline bool mtk_same_shape(const struct mtk_view *a, const struct mtk_vie
 
 enum { MTK_TILE = 256, MTK_WALK_VIEWS = 4 };
 
-/* Returns the size of the next tile, of `left` elements that are still to be done. */
+/* Returns the size of the next tile if `left` elements remain. */
 static inline int64_t mtk_tile_count(int64_t left)
 {
     assert(left > 0);
     return left < MTK_TILE ? left : MTK_TILE;
 }
 
-/* Goes through a row of `length` elements tile by tile, each of `count` elements from `first` on. */
+/* Iterates over a row of `length` elements tile by tile, each with `count` elements from `first` on. */
 #define MTK_EACH_TILE(first, count, length)                                                                            \
     for (int64_t first = 0, count; first < (length) && (count = mtk_tile_count((length)-first)) > 0; first += MTK_TILE)
 
 /* Sets tile[i] to element number i * stride from `from`, for i < count <= MTK_TILE. */
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *tile);
 
-/* Stores a tile, rounding to the nearest value of dtype, ties to even; bf16 in one step, never by way of fp32. For an
- * integer the fraction is cut off, a value out of range becomes the nearest one in range, and nan becomes 0. fp8 has the
- * nearest value in range, too. A bool is 1 if the value is not 0. */
+/* Stores a tile, rounding to the nearest value of dtype, ties to even; bf16 in one step, never via fp32. For an
+ * integer, the fraction is discarded, a value out of range becomes the nearest one in range, and nan becomes 0. fp8
+ * also gets the nearest value in range. A bool is 1 if the value is not 0. */
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *tile);
 
 static inline double mtk_load_one(const char *from, mt_dtype dtype)
@@ -99,8 +100,7 @@ static inline void mtk_store_one(char *to, mt_dtype dtype, double value)
     mtk_store(to, dtype, 1, 1, &value);
 }
 
-/* Returns the nearest value with the 10 bits of mantissa of tf32, halves away from 0, as the kernels of a card
- * round. */
+/* Returns the nearest value with tf32's 10 bits of mantissa, halves away from 0, like the kernels of a card. */
 float mtk_round_to_tf32(float value);
 
 /* Returns the index at `from`, exactly. */
@@ -111,7 +111,7 @@ static inline int64_t mtk_load_index(const char *from)
 
 /* ---- rows ---- */
 
-/* Goes through the rows (i, j, n) of a view, in row-major order. */
+/* Iterates over the rows (i, j, n) of a view, in row-major order. */
 #define MTK_EACH_ROW(view)                                                                                             \
     for (int64_t i = 0; i < (view)->shape[0]; i++)                                                                     \
         for (int64_t j = 0; j < (view)->shape[1]; j++)                                                                 \
@@ -146,7 +146,7 @@ static inline void mtk_row_store(const struct mtk_row *row, int64_t column, int6
 
 /* ---- walks ---- */
 
-/* A walk through views of one shape, tile by tile, in row-major order. Dimensions that all views lay out as one are
+/* A walk through views of one shape, tile by tile, in row-major order. Dimensions that are contiguous in all views are
  * merged, so that contiguous views are one long row.
  * Invariant between calls of mtk_walk_next: column + count <= length, row < rows, and at[v] is the address of elements
  * [column, column + count) of row number `row` of view v. */
@@ -159,13 +159,13 @@ struct mtk_walk {
     char *at[MTK_WALK_VIEWS];
     int64_t rows, row;
     int64_t length, column;
-    int64_t count; /* of elements in the current tile */
+    int64_t count; /* elements in the current tile */
 };
 
-/* Begins a walk through `views` views, all of the shape of the first. mtk_walk_next goes to the first tile. */
+/* Begins a walk through `views` views, all with the shape of the first. mtk_walk_next advances to the first tile. */
 void mtk_walk_begin(struct mtk_walk *walk, int views, const struct mtk_view *const *view);
 
-/* Goes to the next tile. Returns false after the last one. */
+/* Advances to the next tile. Returns false after the last one. */
 bool mtk_walk_next(struct mtk_walk *walk);
 
 /* Load and store the current tile of view number `v`. */

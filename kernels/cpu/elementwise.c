@@ -1,5 +1,5 @@
-/* The elementwise ops: of one, two or three operands, constants, random numbers and the gate of SwiGLU. Every element is
- * computed from the elements at its place, so `out` may be the same view as an operand. */
+/* The elementwise ops: with one, two or three operands, constants, random numbers and the gate of SwiGLU. Every element
+ * is computed from the elements at the same position, so `out` may be the same view as an operand. */
 #include "base/random.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -67,7 +67,7 @@ static void apply_ternary(const struct formula *f, int64_t count, double *restri
     }
 }
 
-/* Computes view[0], the output, from the operands that come after it. */
+/* Computes view[0], the output, from the operands after it. */
 static mt_status compute(apply_function *apply, struct formula f, int views, const struct mtk_view *const *view)
 {
     double tile[MTK_WALK_VIEWS - 1][MTK_TILE];
@@ -82,7 +82,7 @@ static mt_status compute(apply_function *apply, struct formula f, int views, con
     return MT_OK;
 }
 
-/* Copies the current tile of view 1 to view 0, both of elements of `bytes`, as they are. */
+/* Copies the current tile of view 1 to view 0 bit by bit; both have elements of `bytes`. */
 static void copy_tile(const struct mtk_walk *walk, size_t bytes)
 {
     int64_t to = walk->stride[0][3], from = walk->stride[1][3];
@@ -94,7 +94,7 @@ static void copy_tile(const struct mtk_walk *walk, size_t bytes)
         memcpy(walk->at[0] + i * to * (int64_t)bytes, walk->at[1] + i * from * (int64_t)bytes, bytes);
 }
 
-/* Copies between views of one dtype, which keeps every bit. */
+/* Copies between views of one dtype, preserving every bit. */
 static mt_status copy_bits(const struct mtk_view *const *views)
 {
     assert(views[0]->dtype == views[1]->dtype);

@@ -1,4 +1,4 @@
-/* Casts to fp8: the largest magnitude, the scale from it, and the codes, as they lie and transposed. */
+/* Casts to fp8: finds the largest magnitude, derives the scale, and writes the codes and their transpose. */
 #include "kernels/fp8.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -18,7 +18,7 @@ static float largest_of(const struct mtk_view *in)
     return (float)largest;
 }
 
-/* Writes the scale of a tensor with that largest magnitude. */
+/* Writes the scale of a tensor with this largest magnitude. */
 static void write_scale(const struct mtk_view *scale, mt_dtype dtype, float largest)
 {
     uint32_t bits;

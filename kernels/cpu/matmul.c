@@ -1,19 +1,19 @@
 /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]. Every element of `out` is
  * written.
  *
- * fp32 and fp64 go to OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16
- * and fp8 are read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by
- * tile, and the sums are rounded once:
+ * fp32 and fp64 use OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16 and fp8
+ * are read as fp32, and fp32 as tf32 if requested: such operands are converted on the stack, tile by tile, and the sums
+ * are rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
- *   b ──BLOCK_K x BLOCK_N──┘        (added up over k, to beta times out)
+ *   b ──BLOCK_K x BLOCK_N──┘        (accumulated over k, and to beta times out)
  *
- * BLAS can't read a matrix that repeats its rows or columns, or that is larger than an int counts: such products are
- * summed one element after the other in double.
+ * BLAS can't read a matrix with repeated rows or columns, or with sizes that exceed an int. Such products are summed
+ * one element after another in double.
  *
- * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
- * computed: a program that computes none does not need it. */
+ * OpenBLAS starts its threads when it is loaded, which takes milliseconds. So it is loaded when the first product is
+ * computed. */
 #include "base/memory.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/fp8.h"
@@ -30,14 +30,14 @@ enum { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 256 };
 
 /* ---- OpenBLAS ---- */
 
-/* Its two functions, written once and read only after that. Invariant: both are there, or `reason` says why not. */
+/* Its two functions, written once and read-only afterwards. Invariant: both are set, or `reason` says why not. */
 static struct {
     __typeof__(cblas_sgemm) *sgemm;
     __typeof__(cblas_dgemm) *dgemm;
     char reason[512];
 } blas;
 
-/* Returns the number of threads that OpenBLAS will use, this one among them. */
+/* Returns the number of threads that OpenBLAS will use, including this one. */
 static int blas_threads(void)
 {
     static const char *const variables[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"};
@@ -59,7 +59,7 @@ static void *wait_for_end(void *argument)
     return NULL;
 }
 
-/* Starts so many threads, up to the first that can't be started, and ends them. Returns the number of those that ran. */
+/* Starts up to this many threads, until one can't be started, and ends them. Returns the number of started threads. */
 static int try_threads(int count)
 {
     pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
@@ -75,7 +75,7 @@ static int try_threads(int count)
     return started;
 }
 
-/* True if OpenBLAS can start its threads: it ends the process if it can't. */
+/* True if OpenBLAS can start its threads; if it can't, it would end the process. */
 static bool can_start_threads(void)
 {
     const int needed = blas_threads() - 1, started = try_threads(needed);
@@ -87,7 +87,7 @@ static bool can_start_threads(void)
     return started == needed;
 }
 
-/* Looks in the places that CMakeLists.txt names. The reason of a failure is the first place's. */
+/* Searches the paths set in CMakeLists.txt. The reason of a failure is the first path's. */
 static void load_blas(void)
 {
     static const char *const places[] = {MTK_OPENBLAS_PLACES};
@@ -120,14 +120,15 @@ static mt_status need_blas(void)
 
 /* ---- matrices ---- */
 
-/* The last two dimensions of a view, at one index of the other two. */
+/* The last two dimensions of a view, at one index of the first two. */
 struct matrix {
     char *at;
     mt_dtype dtype;
     int64_t rows, columns, row_stride, column_stride; /* strides in elements */
 };
 
-/* The order in which BLAS can read a matrix: row by row or column by column, `leading` elements apart; or neither. */
+/* The order in which BLAS can read a matrix: row by row or column by column, with `leading` elements in between; or
+ * neither. */
 struct layout {
     enum { BY_ROWS, BY_COLUMNS, NEITHER } order;
     int leading;
@@ -149,8 +150,8 @@ static char *matrix_at(const struct matrix *m, int64_t row, int64_t column)
     return m->at + (row * m->row_stride + column * m->column_stride) * (int64_t)mt_dtype_bytes(m->dtype);
 }
 
-/* Returns the elements from one row to the next if BLAS can read the matrix by rows and count them, otherwise 0. A
- * dimension of one element may have any stride. */
+/* Returns the distance of rows in elements if BLAS can read the matrix by rows, otherwise 0. A dimension of one element
+ * may have any stride. */
 static int rows_apart(const struct matrix *m)
 {
     bool columns_adjoin = m->column_stride == 1 || m->columns == 1;
@@ -194,7 +195,7 @@ static double dot(const struct matrix *a, const struct matrix *b, int64_t row, i
     return sum;
 }
 
-/* Writes one element of `out`, of which `value` is the product. */
+/* Writes one element of `out` for the product `value`. */
 static void store_product(const struct mtk_product *product, const struct matrix *out, int64_t row, int64_t column,
                           double value)
 {
@@ -222,8 +223,8 @@ static struct matrix part(const struct matrix *m, int64_t row, int64_t column, i
     return p;
 }
 
-/* Copies a matrix to one of the same shape and another dtype, along the dimension in which `from` is dense. That is at
- * most MTK_TILE long. */
+/* Copies a matrix to one with the same shape and another dtype, along the dimension in which `from` is dense, which has
+ * at most MTK_TILE elements. */
 static void convert(const struct matrix *to, const struct matrix *from)
 {
     if (from->column_stride != 1 && from->row_stride == 1) {
@@ -252,7 +253,7 @@ static struct matrix unpack(mtk_math math, const struct matrix *m, float *buffer
 _Static_assert((int)BLOCK_M <= (int)MTK_TILE && (int)BLOCK_N <= (int)MTK_TILE && (int)BLOCK_K <= (int)MTK_TILE,
                "convert takes rows of one tile");
 
-/* Computes one block of `out` from the rows `a` and the columns `b`. */
+/* Computes one block of `out` from rows `a` and columns `b`. */
 static void multiply_block(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                            const struct matrix *b)
 {
@@ -298,7 +299,7 @@ static void multiply(const struct mtk_product *product, const struct matrix *out
         multiply_blas(product, out, a, b);
 }
 
-/* Returns the factor at an address of the product's settings, 1 if there is none. */
+/* Returns the factor at an address of the product's settings; 1 if there is none. */
 static double scale_at(mt_addr scale)
 {
     return scale != 0 ? mtk_load_one(mtk_pointer(scale), MT_F32) : 1;

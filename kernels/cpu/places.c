@@ -1,13 +1,13 @@
-/* Ops in which an element's place has a meaning: rows and elements by index, the lower triangle, and rotary embedding.
+/* Ops that depend on an element's position: rows and elements by index, the lower triangle, and rotary embedding.
  *
  *   gather_rows        out[i,j,n,c] = table[0,0,index[i,j,n,0],c]
  *   scatter_add_rows   table[0,0,index[i,j,n,0],c] += in[i,j,n,c]   rounded after each addition, in row-major order
  *   pick               out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]
  *   place_add          out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]
  *   lower_triangle     out[i,j,q,k] = k <= q ? in[i,j,q,k] : 0
- *   rotate             turns the pairs of a row by angles that grow with the row's position
+ *   rotate             rotates the pairs of a row by angles proportional to the row's position
  *
- * Every element of `out` is written, except that scatter_add_rows and place_add touch only the elements that they add
+ * Every element of `out` is written, except that scatter_add_rows and place_add change only the elements that they add
  * to. The last two may work in place. */
 #include "kernels/cpu/cpu_ops.h"
 
@@ -119,7 +119,7 @@ mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_vi
 
 enum { PAIRS = MTK_TILE / 2 };
 
-/* The turns of pairs [first, first + count) at one position. They are computed once for all rows at that position. */
+/* The rotations of pairs [first, first + count) at one position, computed once for all rows at that position. */
 struct turns {
     int64_t first, count;
     double cosine[PAIRS], sine[PAIRS];
@@ -135,7 +135,7 @@ static void turns_compute(struct turns *turns, double theta, double position, in
     }
 }
 
-/* Turns those pairs of row (i, j, t). */
+/* Rotates these pairs of row (i, j, t). */
 static void turn_row(const struct turns *turns, const struct mtk_view *out, const struct mtk_view *in, int64_t i,
                      int64_t j, int64_t t)
 {

@@ -1,15 +1,16 @@
 /* Sums, means and maxima over any set of dimensions, in double.
  *
- * Dimensions of one element are put first, so that the last has more than one element if any has. If the last is
- * reduced, each element of `out` takes whole rows of `in`. If it is kept, a tile of `out` takes tiles of `in` element
- * by element. Either way `in` is read along its rows. The maximum of operands with a nan is nan. */
+ * Dimensions of one element are moved to the front, so that the last has more than one element if any has. If the last
+ * is reduced, each element of `out` is computed from whole rows of `in`. If it is kept, a tile of `out` is computed
+ * from tiles of `in` element by element. In both cases `in` is read along its rows. The maximum is nan if any operand
+ * is. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <math.h>
 
 enum { LANES = 8 };
 
-/* Invariant: kept[d] * reduced[d] is in's size of dimension d, and one of the two is 1. */
+/* Invariant: kept[d] * reduced[d] is the size of in's dimension d, and one of the two is 1. */
 struct reduction {
     mtk_reduce_op op;
     struct mtk_view out, in;
@@ -70,7 +71,7 @@ static int64_t row_count(const int64_t *shape)
 }
 
 /* Returns the address of row number `row` of `shape`, counted along its first three dimensions, in the part of `view`
- * that begins at `base`. */
+ * at `base`. */
 static char *row_at(const struct mtk_view *view, const int64_t *shape, int64_t row, char *base)
 {
     int64_t k = row % shape[2], above = row / shape[2];
@@ -83,8 +84,7 @@ static char *column_at(const struct mtk_view *view, int64_t column, char *row)
     return row + column * view->stride[3] * (int64_t)mt_dtype_bytes(view->dtype);
 }
 
-/* Reduces tile[i] into lane[i % LANES]. The tile is filled up with start values, so that every lane takes equally
- * many. */
+/* Reduces tile[i] into lane[i % LANES]. The tile is padded with start values, so that all lanes have equally many. */
 static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, double *restrict lane)
 {
     assert(count <= MTK_TILE && MTK_TILE % LANES == 0);
@@ -95,7 +95,7 @@ static void take_lanes(mtk_reduce_op op, int64_t count, double *restrict tile, d
             lane[l] = combine(op, lane[l], tile[i + l]);
 }
 
-/* Returns one element of `out`, whose part of `in` begins at `base`. The last dimension is reduced. */
+/* Returns one element of `out`; its part of `in` begins at `base`. The last dimension is reduced. */
 static double reduce_rows(const struct reduction *r, char *base)
 {
     double tile[MTK_TILE], lane[LANES];
@@ -113,7 +113,7 @@ static double reduce_rows(const struct reduction *r, char *base)
     return lane[0] / r->divisor;
 }
 
-/* Computes `count` elements of a row of `out`, whose part of `in` begins at `base`. The last dimension is kept. */
+/* Computes `count` elements of a row of `out`; their part of `in` begins at `base`. The last dimension is kept. */
 static void reduce_columns(const struct reduction *r, char *base, int64_t count, double *restrict total)
 {
     double tile[MTK_TILE];
@@ -128,7 +128,7 @@ static void reduce_columns(const struct reduction *r, char *base, int64_t count,
         total[i] /= r->divisor;
 }
 
-/* Computes one row of `out`, at `to`, whose part of `in` begins at `from`. */
+/* Computes one row of `out` at `to`; its part of `in` begins at `from`. */
 static void reduce_into_row(const struct reduction *r, char *to, char *from)
 {
     if (r->out.shape[3] == 1) {

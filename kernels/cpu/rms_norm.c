@@ -1,12 +1,12 @@
 /* RMSNorm of contiguous rows and its gradients; formulas in kernels/kernels.h.
  *
- * If the forward pass adds two operands, it normalizes their sum as it was stored, rounded. Backward reads that sum,
- * and so computes the same output again to the bit. */
+ * If the forward pass adds two operands, it normalizes their sum as stored, rounded. Backward reads that sum, and so
+ * recomputes exactly the same output. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <math.h>
 
-/* Loads the tile from `column` on of a row of `columns` elements. */
+/* Loads the tile at `column` of a row of `columns` elements. */
 static void load(const struct mtk_view *view, int64_t row, int64_t column, int64_t columns, double *tile)
 {
     mtk_load(mtk_element(view, row * columns + column), view->dtype, 1, mtk_tile_count(columns - column), tile);
@@ -30,7 +30,7 @@ static void add_row(const struct mtk_view *sum, const struct mtk_view *x, const 
     }
 }
 
-/* Returns 1 / sqrt(mean of x² + epsilon), rounded as it is stored. */
+/* Returns 1 / sqrt(mean of x² + epsilon), rounded as when stored. */
 static double row_scale(double epsilon, const struct mtk_view *x, int64_t row, int64_t columns)
 {
     double tile[MTK_TILE], squares = 0;
@@ -108,7 +108,7 @@ static void propagate(const struct mtk_norm_grad *call, double scale, double pro
         store(&call->cast, row, c, columns, dx);
 }
 
-/* Writes dweight for one tile of columns, adding rows from the first to the last. */
+/* Writes dweight for one tile of columns, adding rows from first to last. */
 static void sum_weight_grad(const struct mtk_norm_grad *call, int64_t c, int64_t columns)
 {
     double total[MTK_TILE] = {0}, grad[MTK_TILE], x[MTK_TILE];

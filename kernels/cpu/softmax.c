@@ -1,17 +1,17 @@
-/* Softmax over the rows of the last dimension, its gradient, and cross entropy, in double. Of a row, a query may see
- * only the first elements: the others are 0 in the output and are not read.
+/* Softmax over the rows of the last dimension, its gradient, and cross entropy, in double. A query may see only the
+ * first elements of a row: the others are 0 in the output and are not read.
  *
  *   softmax         out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
  *   softmax_grad    out = scale w (grad - sum of grad w)
  *   cross_entropy   loss = lse - logits[target], logits = scale * (e^(logits - lse) - (1 at target))
  *
- * Softmax reads a row twice: first for its maximum and sum, which is rescaled where the maximum grows, then for the
+ * Softmax reads a row twice: first for its maximum and sum, which is rescaled when the maximum grows, then for the
  * output. Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <math.h>
 
-/* Returns the number of keys that query number n sees. */
+/* Returns the number of keys that are visible to query number n. */
 static int64_t visible(mtk_keys keys, int64_t n, int64_t length)
 {
     return keys == MTK_KEYS_UP_TO_QUERY && n + 1 < length ? n + 1 : length;
@@ -24,7 +24,7 @@ static void clear_from(const struct mtk_row *row, int64_t column, int64_t end)
         mtk_row_store(row, column, mtk_tile_count(end - column), zeros);
 }
 
-/* Adds one value to the maximum, and to the sum of e^(x - maximum), of the values so far. A nan makes the sum nan. */
+/* Adds a value to the running maximum and the sum of e^(x - maximum). A nan makes the sum nan. */
 static void add_value(double x, double *maximum, double *sum)
 {
     if (x == -INFINITY)
@@ -118,7 +118,7 @@ mt_status mtk_cpu_softmax_grad(double scale, mtk_keys keys, const struct mtk_vie
 
 /* ---- cross entropy ---- */
 
-/* Returns the maximum of a row, passing over nan: the sum then has it. */
+/* Returns the maximum of a row, ignoring nan, which the sum has. */
 static double row_maximum(const struct mtk_row *logits, int64_t length)
 {
     double tile[MTK_TILE], maximum = -INFINITY;
@@ -130,7 +130,7 @@ static double row_maximum(const struct mtk_row *logits, int64_t length)
     return maximum;
 }
 
-/* Returns ln of the sum of e^logits, with the maximum found first. */
+/* Returns ln of the sum of e^logits; finds the maximum first. */
 static double row_log_sum(const struct mtk_row *logits, int64_t length)
 {
     double tile[MTK_TILE], maximum = row_maximum(logits, length), sum = 0;

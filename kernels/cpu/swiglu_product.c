@@ -1,7 +1,7 @@
-/* The products around SwiGLU with the gate, one after the other. */
+/* The products around SwiGLU with the gate, computed one after the other. */
 #include "kernels/cpu/cpu_ops.h"
 
-/* Returns a matrix of `rows` rows, turned if `rows` are its columns in memory. */
+/* Returns a matrix with `rows` rows; transposed if its columns in memory are the rows. */
 static struct mtk_view matrix_of(const struct mtk_view *view, bool is_turned)
 {
     int64_t columns = view->shape[3], rows = view->shape[0] * view->shape[1] * view->shape[2];

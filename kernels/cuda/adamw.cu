@@ -1,10 +1,10 @@
-/* One step of AdamW over a list of parameters. An element of fp32 takes 28 bytes, read or written once, and 2 for the
- * cast; with moments in bf16 20, in 8 bits 16 and its share of the scales.
+/* One step of AdamW over a list of parameters. An fp32 element needs 28 bytes of reads and writes, and 2 for the cast;
+ * with moments in bf16 20, in 8 bits 16 plus its share of the scales.
  *
- * The list is a parameter of the launch; each form of moments has its own. Parameters are cut into chunks, numbered from
- * 0 over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
- * four neighbours if the tensors are aligned to that, and no more: short blocks follow each other through memory in
- * order, which it takes better than few blocks that stay. With 8-bit moments a warp takes 256 neighbours in a round:
+ * The list is a parameter of the launch; each form of moments has its own. Parameters are divided into chunks, numbered
+ * from 0 over all of them. A block processes one chunk, and finds its parameter by the number of the first chunk. A
+ * thread processes four neighbours if the tensors are aligned accordingly: short blocks in memory order use the memory
+ * better than a few persistent blocks. With 8-bit moments a warp processes 256 neighbours per round:
  *
  *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 23 | … of warp 0 | … | of warp 23 |   each with scales
  */
@@ -15,7 +15,7 @@
 
 constexpr int VEC = 4;
 constexpr int FULL_THREADS = 1024, BF16_THREADS = 512, CODE_THREADS = 768, CODE_ROUNDS = 3;
-constexpr int CODE_ROUND = CODE_THREADS / MTK_WARP * MTK_MOMENTS_BLOCK; /* elements of a round */
+constexpr int CODE_ROUND = CODE_THREADS / MTK_WARP * MTK_MOMENTS_BLOCK; /* elements per round */
 
 /* Returns the elements of a chunk. */
 __host__ __device__ constexpr int chunk_of(mtk_moments form)
@@ -25,7 +25,7 @@ __host__ __device__ constexpr int chunk_of(mtk_moments form)
                                       : CODE_ROUND * CODE_ROUNDS;
 }
 
-/* The most items of a launch, whose parameters are limited to 4 KiB. */
+/* Limit of items per launch, since its parameters are limited to 4 KiB. */
 constexpr int MOST_ITEMS = 55;
 
 struct item {
@@ -42,7 +42,7 @@ struct update_call {
     int count;
 };
 
-/* The rates of an update in the type that is computed in. Shares are 1 - beta. */
+/* The rates of an update, in the type of the computation. Shares are 1 - beta. */
 template <typename T> struct rates {
     T mean_share, square_share, epsilon, step_size, keep;
 };
@@ -69,8 +69,8 @@ __device__ __forceinline__ double fused(double a, double b, double c)
     return __fma_rn(a, b, c);
 }
 
-/* Updates an element and its moments. Nothing is left to the compiler to fuse, so that a parameter has the same bits
- * whichever kernel updates it: alone it may be another than among others. */
+/* Updates an element and its moments. Explicit fused operations, not the compiler's choice, so that a parameter gets
+ * the same bits in every kernel: alone it may be updated by another kernel than among others. */
 template <typename T> __device__ __forceinline__ void step(const rates<T> &r, T grad, T *value, T *mean, T *square)
 {
     *mean = fused(r.mean_share, grad - *mean, *mean);
@@ -78,7 +78,7 @@ template <typename T> __device__ __forceinline__ void step(const rates<T> &r, T 
     *value = fused(r.keep, *value, -(r.step_size * *mean / (root(*square) + r.epsilon)));
 }
 
-/* Writes V neighbours of the value, and of the cast if there is one. */
+/* Writes V neighbours of the value and, if present, of the cast. */
 template <typename T, int V>
 __device__ __forceinline__ void write_value(const item &p, int64_t first, int dtype, const T *value)
 {
@@ -107,7 +107,7 @@ template <typename T, int V> __device__ __forceinline__ void update(const item &
     mtk_write<T, V>(p.square + at, dtype, mtk_encode<T, V>(square, dtype));
 }
 
-/* Updates V neighbours with moments in bf16, which are rounded at random. */
+/* Updates V neighbours with moments in bf16, which are rounded stochastically. */
 template <int V> __device__ __forceinline__ void update_bf16(const item &p, const rates<float> &r, int64_t first)
 {
     int64_t at = first * (int64_t)sizeof(float), narrow_at = first * mtk_size_of(MT_BF16);
@@ -145,7 +145,7 @@ struct alignas(16) code_tables {
 
 __device__ const code_tables CODES = {mtk_codes_of(MTK_MEAN_CELLS), mtk_codes_of(MTK_SQUARE_CELLS)};
 
-/* A lane's elements of a block of moments, V neighbours and the next after those of the other lanes. */
+/* A lane's elements in a block of moments: groups of V neighbours, alternating with the other lanes' groups. */
 constexpr int LANE_ELEMENTS = MTK_MOMENTS_BLOCK / MTK_WARP;
 
 template <int V> struct lane_block {
@@ -160,14 +160,14 @@ template <int V> __device__ __forceinline__ int64_t group_at(int64_t first, int 
     return first + (group * MTK_WARP + (int)threadIdx.x % MTK_WARP) * V;
 }
 
-/* Returns the scales of the mean and of the square, which are aligned to one float. */
+/* Returns the scales of the mean and of the square, aligned to one float. */
 __device__ __forceinline__ float *scales_at(const item &p, int64_t first)
 {
     return reinterpret_cast<float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
 }
 
-/* Reads the block of moments from element `first` on, which ends at `end` unless it is WHOLE. What is past it is 0, and
- * is so after a step. */
+/* Reads the block of moments from element `first` on, which ends at `end` unless it is WHOLE. Elements beyond it are 0,
+ * also after a step. */
 template <int V, bool WHOLE>
 __device__ __forceinline__ lane_block<V> read_block(const item &p, int64_t first, int64_t end)
 {
@@ -187,7 +187,7 @@ __device__ __forceinline__ lane_block<V> read_block(const item &p, int64_t first
     return b;
 }
 
-/* Begins to bring a whole block of moments and its scales into the L2 cache. A lane names one line of memory. */
+/* Prefetches a whole block of moments and its scales into the L2 cache. A lane requests one cache line. */
 __device__ __forceinline__ void fetch_block(const item &p, int64_t first)
 {
     constexpr int LINE = 128, WIDE = MTK_MOMENTS_BLOCK * (int)sizeof(float) / LINE, NARROW = MTK_MOMENTS_BLOCK / LINE;
@@ -203,8 +203,8 @@ __device__ __forceinline__ void fetch_block(const item &p, int64_t first)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
 }
 
-/* Returns the largest of numbers that are not below 0, over the warp, in all of its lanes. Their bits are in the order
- * of the numbers. */
+/* Returns the warp's largest number to all lanes. Numbers are not negative, so their bits have the order of the
+ * numbers. */
 __device__ __forceinline__ float warp_largest(float number)
 {
     return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(number)));
@@ -283,8 +283,8 @@ __device__ __forceinline__ int64_t chunk_end(const item &p, mtk_moments form, in
 }
 
 /* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
- * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread VEC neighbours of it. Every
- * element of value, mean, square and, if there is one, cast is written. */
+ * (sqrt(square) + epsilon), cast = value. A block processes one chunk of one parameter, a thread VEC neighbours. Every
+ * element of value, mean, square and, if present, cast is written. */
 template <typename T>
 __global__ void __launch_bounds__(FULL_THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
 {
@@ -316,8 +316,8 @@ __global__ void __launch_bounds__(BF16_THREADS)
         update_bf16<1>(p, r, first);
 }
 
-/* The same with moments in 8 bits, whose scales are written, too. A warp takes a block that shares scales at a time, and
- * has the next one fetched while it computes. */
+/* The same with moments in 8 bits; their scales are also written. A warp processes one block with common scales at a
+ * time, and prefetches the next one while it computes. */
 __global__ void __launch_bounds__(CODE_THREADS)
     adamw_8bit_kernel(const __grid_constant__ update_call call, rates<float> r)
 {
@@ -376,8 +376,8 @@ template <typename T> static rates<T> rates_of(const struct mtk_adamw *how)
     return {(T)(1 - how->beta1), (T)(1 - how->beta2), (T)how->epsilon, (T)how->step_size, (T)how->keep};
 }
 
-/* Queues the update of as many of the items as one launch takes, of those whose moments have the form, and sets *taken
- * to the number of items that are done with. */
+/* Queues the update of the first items with this form of moments, as many as fit in one launch, and sets *taken to the
+ * number of items that are done. */
 static mt_status launch_some(const struct mtk_adamw *how, mtk_moments form, int count,
                              const struct mtk_adamw_item *items, int *taken, struct mtk_queue *queue)
 {

@@ -24,7 +24,7 @@ template <typename T> __device__ __forceinline__ T binary(int op, T s, T x, T y)
     }
 }
 
-/* The op as a function. OP is an op that the compiler knows; if it is ANY, the op is `op`. */
+/* The op as a function. OP is an op known at compile time; if it is ANY, the op is `op`. */
 enum { ANY = -1 };
 template <typename T, int OP> struct binary_function {
     int op;

@@ -3,7 +3,7 @@
 
 constexpr int MTK_WARP = 32;
 
-/* Returns the sum over the warp, in all of its lanes. */
+/* Returns the sum over the warp to all lanes. */
 template <typename T> __device__ __forceinline__ T mtk_warp_sum(T value)
 {
 #pragma unroll
@@ -12,8 +12,8 @@ template <typename T> __device__ __forceinline__ T mtk_warp_sum(T value)
     return value;
 }
 
-/* Returns the sum over the block, in all of its threads. Their number is a multiple of 32. `of_warp` has room for 32
- * values, and may be used again after another barrier of all threads. */
+/* Returns the sum over the block to all threads. Their number is a multiple of 32. `of_warp` has room for 32 values,
+ * and may be reused after another barrier of all threads. */
 template <typename T> __device__ __forceinline__ T mtk_block_sum(T value, T *of_warp)
 {
     int lane = (int)threadIdx.x % MTK_WARP, warps = (int)blockDim.x / MTK_WARP;

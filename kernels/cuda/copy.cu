@@ -6,7 +6,7 @@
  *     └─┴─┴─┘                            └─────────────┘                    └─┴─┴─┘
  *        x                                                                     y
  *
- * The grid has a block for each tile, along the other dimensions too. `out` and `in` do not overlap. */
+ * The grid has a block for each tile, including along the other dimensions. `out` and `in` do not overlap. */
 #include "kernels/cuda/copy.h"
 
 #include "kernels/cuda/element.cuh"
@@ -58,8 +58,8 @@ __device__ __forceinline__ void write_four(char *row, int dtype, bool in_fours, 
             mtk_store<T>(to + e * mtk_size_of(dtype), dtype, value[e]);
 }
 
-/* out = in. A block copies one tile, a thread four neighbours of every sixteenth row of it. The tile is read along x
- * and written along y. Every element of out is written. */
+/* out = in. A block copies one tile, a thread four neighbours in every sixteenth row. The tile is read along x and
+ * written along y. Every element of out is written. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constant__ transposition c)
 {
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(THREADS) transpose_kernel(const __grid_constan
     }
 }
 
-/* Returns the dimension along which `in` is dense and `out` is not, or 0 if there is none. */
+/* Returns the dimension along which `in` is dense and `out` is not; 0 if there is none. */
 static int dense_dimension(const struct mtk_layout *layout)
 {
     if (layout->stride[0][0] != 1 || layout->stride[1][0] <= 1 || layout->shape[0] < SHORTEST)

@@ -1,6 +1,6 @@
-/* Statuses of calls into CUDA's runtime and cuBLAS, with the name of the call and CUDA's message. A card without memory
- * left is MT_OUT_OF_MEMORY in any call, since that is an ordinary outcome: contexts, kernels (which are loaded when
- * they are first launched), graphs and libraries take memory, too. */
+/* Statuses of calls of CUDA's runtime and cuBLAS, with the call's name and CUDA's message. An exhausted card gives
+ * MT_OUT_OF_MEMORY in any call, since that is an ordinary outcome: contexts, kernels (which are loaded at their first
+ * launch), graphs and libraries also need memory. */
 #pragma once
 
 #include "base/status.h"
@@ -13,7 +13,7 @@ static inline mt_status mtk_cuda_status(cudaError_t error)
     return error == cudaErrorMemoryAllocation ? MT_OUT_OF_MEMORY : MT_FAILED;
 }
 
-/* Fails with the error, and clears it in the runtime, which would return it once more as the error of the next
+/* Fails with the error, and clears it in the runtime, which would otherwise return it as the error of the next
  * launch. */
 static inline mt_status mtk_cuda_fail(cudaError_t error, const char *call)
 {
@@ -26,7 +26,7 @@ static inline mt_status mtk_cuda_check(cudaError_t error, const char *call)
     return error == cudaSuccess ? MT_OK : mtk_cuda_fail(error, call);
 }
 
-/* Fails with cuBLAS's error, and clears the one that it may leave in the runtime. */
+/* Fails with cuBLAS's error, and clears the error that it may leave in the runtime. */
 static inline mt_status mtk_blas_fail(cublasStatus_t outcome, const char *call)
 {
     (void)cudaGetLastError();

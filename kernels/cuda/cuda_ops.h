@@ -1,13 +1,13 @@
 /* The ops of the CUDA table; formulas and shapes are in kernels/kernels.h, and kernels/cpu has the same ops in plain
  * C.
  *
- * Addresses are in the memory of the device, and all work is queued. A launcher chooses the grid, allocates nothing and
- * waits for nothing. It returns the error of the launch, with the op's name and numbers. An error inside of a kernel
- * shows at a later call, as always with CUDA.
+ * Addresses are in the device's memory, and all work is queued. A launcher chooses the grid, allocates nothing and
+ * waits for nothing. It returns the error of the launch, with the op's name and numbers. As always with CUDA, an error
+ * inside a kernel is returned by a later call.
  *
  * Numbers: ops compute in fp32 if no operand is fp64 or int64, otherwise in fp64, and round once, to the dtype of the
- * output. A copy between equal dtypes keeps every bit except those of a bf16 nan. No result depends on the order in
- * which blocks run, so equal inputs give equal bits. */
+ * output. A copy between equal dtypes preserves every bit except those of a bf16 nan. No result depends on the order of
+ * blocks, so equal inputs give equal bits. */
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,11 +1,11 @@
-/* Elements in memory and their values, on the card. VEC neighbours of any dtype are read as raw words, decoded to the
- * type T that is computed in (float or double), and encoded again, rounding once.
+/* Elements in memory and their values, on the card. VEC neighbours of any dtype are read as raw words, decoded to type
+ * T of the computation (float or double), and encoded again, rounding once.
  *
  *   memory ──read (one access of up to 16 bytes, two for fp64)──▶ words ──decode──▶ T[VEC] ──encode, write──▶ memory
  *
- * Kernels look at the dtype as they run. It is the same for all threads, and costs little, since these kernels are
- * limited by memory. Reading is separate from decoding, so that a thread issues all of its reads before it uses the
- * first. */
+ * Kernels check the dtype at run time. It is the same for all threads, and the check costs little, since these kernels
+ * are limited by memory bandwidth. Reading is separate from decoding, so that a thread issues all its reads before it
+ * uses the first. */
 #pragma once
 
 #include "base/types.h"
@@ -144,8 +144,8 @@ __device__ __forceinline__ uint32_t mtk_bf16_bits(float value)
     return __bfloat16_as_ushort(__float2bfloat16_rn(value));
 }
 
-/* Rounding to float first rounds twice, which is wrong only where the float lies half-way between two bf16 and the
- * double does not. Then the float is moved by one unit in the last place towards the double. */
+/* Rounding to float first rounds twice, which is wrong only if the float is exactly between two bf16 and the double is
+ * not. Then the float is moved by one unit in the last place towards the double. */
 __device__ __forceinline__ uint32_t mtk_bf16_bits(double value)
 {
     float near = (float)value;
@@ -155,7 +155,7 @@ __device__ __forceinline__ uint32_t mtk_bf16_bits(double value)
     return mtk_bf16_bits(near);
 }
 
-/* Returns the value with its fraction cut off, or the nearest one in range. nan is 0. */
+/* Returns the value without its fraction, or the nearest one in range. nan becomes 0. */
 template <typename T> __device__ __forceinline__ uint32_t mtk_u8_bits(T value)
 {
     return !(value > 0) ? 0 : value >= 255 ? 255 : (uint32_t)value;

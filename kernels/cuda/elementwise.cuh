@@ -1,12 +1,12 @@
 /* The kernel of every elementwise op, out = f(operands), and its launcher.
  *
- * The dimensions of the views are merged (layout.h). The elements are cut into units: of 4 neighbours, read and written
- * at once, if the fastest dimension is a multiple of four and in every view dense (stride 1) or repeated (stride 0);
- * otherwise of one element.
+ * The dimensions of the views are merged (layout.h). The elements are divided into units: of 4 neighbours, accessed
+ * together, if the fastest dimension is a multiple of four and is dense (stride 1) or repeated (stride 0) in every
+ * view; otherwise of one element.
  *
- * A thread takes one unit, number block * THREADS + thread. With more units a thread, a small tensor would leave
- * multiprocessors idle, and a large one has enough reads under way as it is. A thread issues all of its reads before it
- * uses the first value. `out` may be the same view as an operand, since a thread reads its elements before it writes
+ * A thread processes one unit, number block * THREADS + thread. With more units per thread, a small tensor would leave
+ * multiprocessors idle, and a large one has enough reads in flight anyway. A thread issues all its reads before it uses
+ * the first value. `out` may be the same view as an operand, since a thread reads its elements before it writes
  * them. */
 #pragma once
 
@@ -16,22 +16,22 @@
 
 constexpr int MTK_ELEMENTWISE_THREADS = 256, MTK_ELEMENTWISE_VEC = 4;
 
-/* The place of a view in memory. */
+/* The position of a view in memory. */
 struct mtk_operand {
     char *base;
     int dtype;
     bool repeats;                /* the fastest dimension has stride 0 */
-    int64_t stride[MT_MAX_DIMS]; /* in bytes; of the fastest dimension: from unit to unit */
+    int64_t stride[MT_MAX_DIMS]; /* in bytes; for the fastest dimension: between units */
 };
 
 template <int VIEWS> struct mtk_elementwise {
     uint32_t units;
     int rank;
-    struct mtk_divisor size[MT_MAX_DIMS]; /* of the fastest dimension: in units */
+    struct mtk_divisor size[MT_MAX_DIMS]; /* for the fastest dimension: in units */
     struct mtk_operand view[VIEWS];       /* out, then the operands */
 };
 
-/* Sets the place of unit number n in each view, in bytes from its base. */
+/* Sets the position of unit number n in each view, in bytes from its base. */
 template <int VIEWS>
 __device__ __forceinline__ void mtk_locate(const mtk_elementwise<VIEWS> &call, uint32_t n, int64_t *place)
 {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void mtk_decode_operand(const mtk_operand &view, cons
         value[e] = value[0];
 }
 
-/* out = function(operands). A thread takes one unit, a block THREADS units. Every element of out is written. */
+/* out = function(operands). A thread processes one unit, a block THREADS units. Every element of out is written. */
 template <typename T, int VEC, int VIEWS, class F>
 __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_elementwise_kernel(const __grid_constant__ mtk_elementwise<VIEWS> call, F function)
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(MTK_ELEMENTWISE_THREADS)
     mtk_write<T, VEC>(call.view[0].base + place[0], call.view[0].dtype, mtk_encode<T, VEC>(y, call.view[0].dtype));
 }
 
-/* True if four neighbours of every view can be accessed at once: dense in `out`, dense or repeated in an operand, and
- * aligned whatever the other dimensions. */
+/* True if four neighbours of every view can be accessed together: dense in `out`, dense or repeated in an operand, and
+ * aligned for all indices of the other dimensions. */
 static inline bool mtk_in_fours(const struct mtk_layout *layout, int views, const struct mtk_view *const *view)
 {
     if (layout->shape[0] % MTK_ELEMENTWISE_VEC != 0 || layout->stride[0][0] != 1)
@@ -159,8 +159,8 @@ static mt_status mtk_elementwise_queue(const char *name, const mtk_elementwise<V
                       call, function);
 }
 
-/* Cuts the views in two along the longest dimension of out, and launches both parts: for more elements than one launch
- * numbers. `launch` takes views. */
+/* Halves the views along the longest dimension of out, and launches both parts, if there are more elements than one
+ * launch can number. `launch` is called with views. */
 template <int VIEWS, class LAUNCH> static mt_status mtk_in_halves(const struct mtk_view *const *view, LAUNCH launch)
 {
     struct mtk_view low[VIEWS], high[VIEWS];

@@ -1,7 +1,7 @@
-/* The parts that the kernels of attention share: the layout of heads, and the launch.
+/* The common parts of the attention kernels: the layout of heads, and the launch.
  *
- * A block has some rows of one head, and streams other rows of the head past them, a tile at a time. Blocks are
- * numbered tile by tile, and within a tile head by head, so that those with the most work come first. */
+ * A block has some rows of one head, and streams other rows of the head in tiles. Blocks are numbered tile by tile, and
+ * within a tile head by head, so that those with the most work come first. */
 #pragma once
 
 #include "kernels/cuda/element.cuh"
@@ -25,17 +25,17 @@ template <class E> struct mtk_head {
     int64_t row;
 };
 
-/* The parameters of a launch. A forward call leaves grad and what follows empty. */
+/* The parameters of a launch. In a forward call, grad and later fields are empty. */
 template <class E> struct mtk_flash {
     int total, heads, length, features; /* B*H, H, T, D */
     float scale;
     mtk_heads<E> q, k, v, out;
-    mtk_heads<float> lse; /* without a base: not wanted */
+    mtk_heads<float> lse; /* without a base: not requested */
     mtk_heads<E> grad, dq, dk, dv;
     mtk_heads<float> delta;
 };
 
-/* The part of the work that a block has. */
+/* A block's part of the work. */
 struct mtk_part {
     int tile, batch, head;
 };
@@ -57,14 +57,14 @@ template <class E> static mtk_heads<E> mtk_heads_of(const struct mtk_view *view)
             view->stride[2]};
 }
 
-/* Returns the number of blocks of a call whose blocks take `rows` rows each. */
+/* Returns the number of blocks of a call with `rows` rows per block. */
 template <class E> static int64_t mtk_flash_blocks(const mtk_flash<E> &call, int rows)
 {
     return mtk_ceiling(call.length, rows) * call.total;
 }
 
-/* Fails with MT_FAILED unless there is a kernel for the dtype and the size of the heads, rows can be read 16 bytes at
- * once, and a launch can number them. */
+/* Fails with MT_FAILED unless there is a kernel for the dtype and the size of the heads, rows can be read in units of
+ * 16 bytes, and a launch can number them. */
 static inline mt_status mtk_flash_check(const char *op, const struct mtk_view *const *views, int count)
 {
     enum { LEAST = 8, BYTES = 16 };
@@ -98,19 +98,18 @@ template <class E> static mtk_flash<E> mtk_flash_of(double scale, const struct m
     return call;
 }
 
-/* Queues delta, dk and dv, and dq of a call of fp32 whose operands may not be rounded, by kernels without matrix
- * units. */
+/* Queues delta, dk and dv, and dq of an fp32 call whose operands may not be rounded, with kernels that do not use
+ * matrix units. */
 mt_status mtk_flash_backward_fp32(const mtk_flash<float> &call, struct mtk_queue *queue);
 
-/* Queue attention and its gradients in bf16 by the kernels for Hopper, where mtk_attention_on_hopper says so. q, k and v are
- * those of the call. Fail with MT_FAILED if the workspace is too small, or the driver makes no maps of heads. */
+/* Queue attention and its gradients in bf16 with the kernels for Hopper, if mtk_attention_on_hopper is true. q, k and v
+ * are the call's. Fail with MT_FAILED if the workspace is too small, or the driver can't create the tensor maps. */
 mt_status mtk_hopper_attention(const mtk_flash<mtk_bf16> &call, const struct mtk_view *q, const struct mtk_view *k,
                                const struct mtk_view *v, struct mtk_queue *queue);
 mt_status mtk_hopper_attention_grad(const mtk_flash<mtk_bf16> &call, const struct mtk_attention_grad *grad,
                                     struct mtk_queue *queue);
 
-/* Calls `run` with the least width that kernels are compiled for and that holds the features, as a compile-time
- * number. */
+/* Calls `run` with the smallest compiled width that is sufficient for the features, as a compile-time number. */
 template <class RUN> static mt_status mtk_with_width(int features, RUN run)
 {
     if (features <= 16)

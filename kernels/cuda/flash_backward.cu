@@ -1,15 +1,15 @@
-/* The gradients of causal attention, from weights that are computed again. With p = e^(scale q·k - lse), delta_t =
- * grad_t·out_t, and s = scale p (grad·v - delta):
+/* The gradients of causal attention, from recomputed weights. With p = e^(scale q·k - lse), delta_t = grad_t·out_t, and
+ * s = scale p (grad·v - delta):
  *
  *   dv_u = sum over t >= u of p grad_t     dk_u = sum over t >= u of s q_t     dq_t = sum over u <= t of s k_u
  *
- * There are two kernels. In that of dq, blocks take some queries, write delta, and stream the keys before the queries.
- * In that of dk and dv, blocks take some keys and stream the queries after them. So one thread sums each element in one
+ * There are two kernels. For dq, a block has some queries, writes delta, and streams the keys before the queries. For
+ * dk and dv, a block has some keys and streams the queries after them. So one thread sums each element in a fixed
  * order, at the price of computing p and grad·v twice. Every row is written, nothing is added to.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they are multiplied.
- * fp32 is multiplied as it is (flash_backward_fp32.cu), or if asked for on the matrix units, rounded to tf32. Dao et
- * al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+ * fp32 is multiplied without rounding (flash_backward_fp32.cu) or, if requested, on the matrix units, rounded to tf32.
+ * Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/fragments.cuh"
 
@@ -28,8 +28,7 @@ __device__ __forceinline__ float value_of(mtk_bf16 value)
     return __bfloat162float(value);
 }
 
-/* A block has OWN rows of its own, a warp 16 of them, and streams tiles of other rows. A warp takes SUB of those at
- * once. */
+/* A block has OWN rows, a warp 16 of them, and streams tiles of other rows. A warp processes SUB of those at once. */
 constexpr int WARPS = 4, THREADS = 32 * WARPS, OWN = 16 * WARPS, SUB = 32;
 
 template <class E, int WIDTH> __host__ __device__ constexpr int streamed()
@@ -37,9 +36,8 @@ template <class E, int WIDTH> __host__ __device__ constexpr int streamed()
     return sizeof(E) == 2 && WIDTH <= 80 ? 64 : 32;
 }
 
-/* Shared memory has two pairs of streamed tiles. bf16 tiles of own rows are loaded into them first, from where they go
- * to registers; fp32 tiles of own rows have a place of their own after them. Then come two pairs of columns, for dk and
- * dv. */
+/* Shared memory has two pairs of streamed tiles. bf16 tiles of own rows are first loaded into them, and from there into
+ * registers; fp32 tiles of own rows have a separate place after them. Two pairs of columns follow, for dk and dv. */
 template <class E, int WIDTH> __host__ __device__ constexpr int own_begin() /* in rows */
 {
     return sizeof(E) == 2 ? 0 : 4 * streamed<E, WIDTH>();
@@ -55,8 +53,8 @@ template <class E, int WIDTH> constexpr unsigned shared_bytes()
     return columns_begin<E, WIDTH>() * mtk_pitch<E>(WIDTH) * sizeof(E) + 4 * streamed<E, WIDTH>() * sizeof(float);
 }
 
-/* Turns the product of own and streamed rows into weights p, and that of `grad` and v into s / scale. COLUMNS has lse,
- * times log2(e), and delta of each element. */
+/* Converts the product of own and streamed rows to weights p, and the product of `grad` and v to s / scale. COLUMNS has
+ * lse, times log2(e), and delta of each element. */
 template <class COLUMNS>
 __device__ __forceinline__ void differentiate(float (&weight)[SUB / 8][4], float (&slope)[SUB / 8][4], float scale_log2,
                                               const COLUMNS &columns)
@@ -112,8 +110,8 @@ struct own_columns {
     }
 };
 
-/* Sets the score to -inf where a key comes after its query. `first_own` and `first_streamed` are the numbers of a
- * warp's first row and column. */
+/* Sets the score to -inf if the key comes after the query. `first_own` and `first_streamed` are the numbers of a warp's
+ * first row and column. */
 enum own_rows { OWN_KEYS, OWN_QUERIES };
 template <own_rows OWN_ARE>
 __device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, int first_streamed)
@@ -129,7 +127,7 @@ __device__ __forceinline__ void mask(float (&score)[SUB / 8][4], int first_own, 
         }
 }
 
-/* Begins to copy the streamed queries from `first` on: q, grad, lse and delta. */
+/* Starts to copy the streamed queries from `first` on: q, grad, lse and delta. */
 template <int WIDTH, class E>
 __device__ __forceinline__ void copy_queries(E *tile, float *columns, const mtk_flash<E> &call, mtk_part part,
                                              int first)
@@ -147,7 +145,7 @@ __device__ __forceinline__ void copy_queries(E *tile, float *columns, const mtk_
     mtk_copy_4(columns + n, there ? column.base + row * column.row : column.base, there);
 }
 
-/* dk_u = sum over t >= u of s q_t and dv_u = sum over t >= u of p grad_t. A block takes OWN keys of one head, a warp 16
+/* dk_u = sum over t >= u of s q_t and dv_u = sum over t >= u of p grad_t. A block has OWN keys of one head, a warp 16
  * of them. Keys are the rows of products, queries the columns. Every row of dk and dv is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
@@ -180,7 +178,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
     copy_queries<WIDTH>(here, here_columns, call, part, first_key);
     for (int first = first_key; first < call.length; first += ROWS) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread still reads the previous one */
         if (first + ROWS < call.length)
             copy_queries<WIDTH>(next, next_columns, call, part, first + ROWS);
 #pragma unroll
@@ -215,7 +213,7 @@ __global__ void __launch_bounds__(THREADS, WIDTH <= 64                     ? 3
     mtk_rows_write<WIDTH>(mtk_head_of(call.dv, part), first_key + warp_key, call.length, call.features, dv, 1, 1);
 }
 
-/* Begins to copy the streamed keys and values from `first` on. */
+/* Starts to copy the streamed keys and values from `first` on. */
 template <int WIDTH, class E>
 __device__ __forceinline__ void copy_keys(E *tile, const mtk_flash<E> &call, mtk_part part, int first)
 {
@@ -225,7 +223,7 @@ __device__ __forceinline__ void copy_keys(E *tile, const mtk_flash<E> &call, mtk
                                         call.length, call.features);
 }
 
-/* Returns delta of a row. Four threads share it, each with 16 bytes of every 64. */
+/* Returns delta of a row. Four threads share it; each reads 16 of every 64 bytes. */
 template <class E> __device__ __forceinline__ float delta_of(const mtk_flash<E> &call, mtk_part part, int row)
 {
     constexpr int EACH = 16 / (int)sizeof(E);
@@ -245,8 +243,8 @@ template <class E> __device__ __forceinline__ float delta_of(const mtk_flash<E> 
     return sum + __shfl_xor_sync(~0u, sum, 2);
 }
 
-/* dq_t = sum over u <= t of s k_u, and delta_t = grad_t·out_t. A block takes OWN queries of one head, a warp 16 of
- * them. Every row of dq and delta is written. */
+/* dq_t = sum over u <= t of s k_u, and delta_t = grad_t·out_t. A block has OWN queries of one head, a warp 16 of them.
+ * Every row of dq and delta is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2)
                                            : WIDTH <= 64  ? 3
@@ -286,7 +284,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(E) == 2 ? (WIDTH <= 64 ? 4 : 2
     copy_keys<WIDTH>(here, call, part, 0);
     for (int first = 0; first < end; first += ROWS) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread still reads the previous one */
         if (first + ROWS < end)
             copy_keys<WIDTH>(next, call, part, first + ROWS);
 #pragma unroll

@@ -1,5 +1,5 @@
-/* The gradients of causal attention in plain fp32, without matrix units. Formulas and the order of sums are in
- * flash_backward.cu. Here delta has a kernel of its own, which runs first. */
+/* The gradients of causal attention in fp32, without matrix units. Formulas and the order of sums are in
+ * flash_backward.cu. Here a separate kernel, which runs first, computes delta. */
 #include "kernels/cuda/plain_tiles.cuh"
 
 namespace
@@ -7,7 +7,7 @@ namespace
 
 constexpr int DELTA_THREADS = 256, DELTA_WARPS = DELTA_THREADS / 32;
 
-/* delta_t = grad_t·out_t. A warp takes one row, a block DELTA_WARPS rows. Every element of delta is written. */
+/* delta_t = grad_t·out_t. A warp computes one row, a block DELTA_WARPS rows. Every element of delta is written. */
 __global__ void __launch_bounds__(DELTA_THREADS) delta_kernel(const __grid_constant__ mtk_flash<float> call)
 {
     mtk_await_turn();
@@ -47,8 +47,8 @@ template <int WIDTH> struct space {
     }
 };
 
-/* The rows of a block. With OWN_KEYS it has keys and values of its own, and streams queries and the output's gradient
- * past them; with OWN_QUERIES it is the other way round. */
+/* The rows of a block. With OWN_KEYS it has keys and values, and streams queries and the output's gradient; with
+ * OWN_QUERIES it is the other way round. */
 enum own_rows { OWN_KEYS, OWN_QUERIES };
 
 /* The rows that a block streams, and the columns of its queries. */
@@ -64,7 +64,7 @@ __device__ __forceinline__ streams streams_of(const mtk_flash<float> &call, cons
             mtk_head_of(call.delta, part)};
 }
 
-/* Copies the own rows from `first` on. They have arrived after the next barrier. */
+/* Copies the own rows from `first` on. They arrive by the next barrier. */
 template <int WIDTH, own_rows OWN_ARE>
 __device__ __forceinline__ void take_own(const space<WIDTH> &space, const mtk_flash<float> &call, const mtk_part &part,
                                          int first)
@@ -75,7 +75,7 @@ __device__ __forceinline__ void take_own(const space<WIDTH> &space, const mtk_fl
                                    call.length, call.features);
 }
 
-/* Turns the product of a query and a key into p, and that of `grad` and v into s. */
+/* Converts the product of a query and a key to p, and the product of `grad` and v to s. */
 __device__ __forceinline__ void differentiate(float &weight, float &slope, const mtk_flash<float> &call,
                                               const streams &from, int query, int key)
 {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void write(const mtk_heads<float> &heads, const mtk_f
     mtk_plain_write<WIDTH>(mtk_head_of(heads, part), first, call.length, call.features, sum, ones);
 }
 
-/* dk and dv. A block takes MTK_OWN keys of one head, a thread rows y + 16 i and columns x + 16 j. Every row is
+/* dk and dv. A block has MTK_OWN keys of one head, a thread rows y + 16 i and columns x + 16 j. Every row is
  * written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients(const __grid_constant__ mtk_flash<float> call)
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) key_gradients(const __grid_
     write<WIDTH>(call.dv, call, part, first_key, dv);
 }
 
-/* dq. A block takes MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j. Every row is written. */
+/* dq. A block has MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j. Every row is written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) query_gradients(const __grid_constant__ mtk_flash<float> call)
 {

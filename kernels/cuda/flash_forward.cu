@@ -1,13 +1,13 @@
 /* Causal attention: out_t = sum over u <= t of e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum of e^(scale
  * q_t·k_u).
  *
- * A block takes some queries of a head and streams keys and values past them, tile by tile, up to the last query. For
- * each query it keeps the maximum and the sum of the exponentials so far, and it rescales the output so far when the
- * maximum grows. Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
+ * A block has some queries of a head and streams keys and values in tiles, up to the last query. For each query it
+ * keeps the running maximum and sum of exponentials, and rescales the output so far when the maximum grows. Dao et al.,
+ * "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
  *
  * bf16 is multiplied on the matrix units and summed in fp32; a weight is rounded to bf16 before it is multiplied. fp32
- * is multiplied as it is, or if asked for on the matrix units, rounded to tf32. Every row of `out` and, if wanted, of
- * `lse` is written; nothing is added to. */
+ * is multiplied without rounding or, if requested, on the matrix units, rounded to tf32. Every row of `out` and, if
+ * requested, of `lse` is written; nothing is added to. */
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
@@ -17,15 +17,15 @@
 namespace
 {
 
-/* A block takes QUERIES queries, a warp 16 of them, and streams KEYS keys at a time. */
+/* A block has QUERIES queries, a warp 16 of them, and streams KEYS keys at a time. */
 template <class E> constexpr int WARPS = sizeof(E) == 2 ? 8 : 4;
 template <class E> constexpr int THREADS = 32 * WARPS<E>;
 template <class E> constexpr int QUERIES = 16 * WARPS<E>;
 template <class E> constexpr int KEYS = QUERIES<E> / 2;
 constexpr int WARP_QUERIES = 16;
 
-/* Shared memory has two pairs of tiles of keys and values. bf16 queries are loaded into the second pair, from where
- * they go to registers; fp32 queries have a place of their own after it. */
+/* Shared memory has two pairs of tiles of keys and values. bf16 queries are loaded into the second pair, and from there
+ * into registers; fp32 queries have a separate place after it. */
 template <class E> constexpr int QUERIES_BEGIN = sizeof(E) == 2 ? 2 * KEYS<E> : 4 * KEYS<E>; /* in rows */
 template <class E, int WIDTH> constexpr unsigned shared_bytes()
 {
@@ -41,7 +41,7 @@ template <class E, int WIDTH> struct walk {
     float maximum[2], sum[2];
 };
 
-/* Sets the score to -inf where the key, first + column, comes after the query. */
+/* Sets the score to -inf if the key, first + column, comes after the query. */
 template <int PIECES> __device__ __forceinline__ void mask(float (&score)[PIECES][4], int query, int first)
 {
     int lane = (int)threadIdx.x % 32;
@@ -53,7 +53,7 @@ template <int PIECES> __device__ __forceinline__ void mask(float (&score)[PIECES
                 score[n][e] = -CUDART_INF_F;
 }
 
-/* Returns the maximum of row g (half 0) or g + 8 (half 1), which four threads share, and of `maximum`. */
+/* Returns the maximum of `maximum` and of row g (half 0) or g + 8 (half 1), which four threads share. */
 template <int PIECES>
 __device__ __forceinline__ float row_maximum(const float (&score)[PIECES][4], int half, float maximum)
 {
@@ -64,7 +64,7 @@ __device__ __forceinline__ float row_maximum(const float (&score)[PIECES][4], in
     return fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 2));
 }
 
-/* Turns scores into weights by the new maximum, and rescales the results so far to it. */
+/* Converts scores to weights with the new maximum, and rescales the results so far to it. */
 template <class E, int WIDTH, int PIECES>
 __device__ __forceinline__ void weigh(walk<E, WIDTH> &w, float (&score)[PIECES][4], float scale_log2)
 {
@@ -126,8 +126,8 @@ __device__ __forceinline__ void arrive(walk<E, WIDTH> &w, const mtk_flash<E> &ca
 /* The number of blocks that share a multiprocessor, which limits the registers of a thread. */
 template <class E, int WIDTH> constexpr int BLOCKS = WIDTH <= 80 ? (sizeof(E) == 2 ? 2 : 3) : 1;
 
-/* out and lse, on the matrix units. A block takes QUERIES queries of one head, a warp WARP_QUERIES of them. Every row
- * of out and, if wanted, of lse is written. */
+/* out and lse, on the matrix units. A block has QUERIES queries of one head, a warp WARP_QUERIES of them. Every row of
+ * out and, if requested, of lse is written. */
 template <class E, int WIDTH>
 __global__ void __launch_bounds__(THREADS<E>, BLOCKS<E, WIDTH>)
     attention_matrix(const __grid_constant__ mtk_flash<E> call)
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(THREADS<E>, BLOCKS<E, WIDTH>)
     E *here = tiles, *next = tiles + 2 * TILE;
     for (int first = 0; first < end; first += KEYS<E>) {
         mtk_copies_wait();
-        __syncthreads(); /* this tile has arrived, and no thread reads the one before it any more */
+        __syncthreads(); /* this tile has arrived, and no thread still reads the previous one */
         if (first + KEYS<E> < end) {
             mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next, k, first + KEYS<E>, call.length, call.features);
             mtk_tile_copy<WIDTH, KEYS<E>, THREADS<E>>(next + TILE, v, first + KEYS<E>, call.length, call.features);
@@ -196,7 +196,7 @@ template <int WIDTH> struct plain_walk {
     float out[MTK_OWN_EACH][WIDTH / MTK_SIDE], maximum[MTK_OWN_EACH], sum[MTK_OWN_EACH];
 };
 
-/* Turns scores into weights as `weigh` does. Row i of a thread is query + 16 i, column j key + 16 j. */
+/* Converts scores to weights like `weigh`. Row i of a thread is query + 16 i, column j is key + 16 j. */
 template <int WIDTH>
 __device__ __forceinline__ void plain_weigh(plain_walk<WIDTH> &w, float (&score)[MTK_OWN_EACH][MTK_STREAM_EACH],
                                             int query, int key, float scale)
@@ -240,8 +240,8 @@ __device__ __forceinline__ void plain_arrive(const plain_walk<WIDTH> &w, const m
     mtk_plain_write<WIDTH>(mtk_head_of(call.out, part), first, call.length, call.features, w.out, factor);
 }
 
-/* out and lse, in plain fp32. A block takes MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j of
- * the tiles. Every row of out and, if wanted, of lse is written. */
+/* out and lse, in fp32. A block has MTK_OWN queries of one head, a thread rows y + 16 i and columns x + 16 j of the
+ * tiles. Every row of out and, if requested, of lse is written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(MTK_PLAIN_THREADS) attention_fp32(const __grid_constant__ mtk_flash<float> call)
 {
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(MTK_PLAIN_THREADS) attention_fp32(const __grid
     plain_arrive(w, call, part, first_query);
 }
 
-/* Queue a call, on the matrix units and without. */
+/* Queue a call, with and without matrix units. */
 template <class E, int WIDTH> mt_status launch(const mtk_flash<E> &call, struct mtk_queue *queue)
 {
     return mtk_launch_shared("attention", attention_matrix<E, WIDTH>, (unsigned)mtk_flash_blocks(call, QUERIES<E>),

@@ -1,23 +1,22 @@
-/* The parts that the kernels of attention for Hopper share: tiles of heads, and rows that go to memory by way of shared
- * memory. */
+/* The common parts of the attention kernels for Hopper: tiles of heads, and rows written through shared memory. */
 #pragma once
 
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/hopper.cuh"
 
-/* Returns the chunks of a row of so many columns. */
+/* Returns the chunks of a row with this many columns. */
 __host__ __device__ constexpr int mtk_chunks(int width)
 {
     return (width + MTK_CHUNK - 1) / MTK_CHUNK;
 }
 
-/* Returns the bytes of a tile of so many rows. */
+/* Returns the bytes of a tile with this many rows. */
 __host__ __device__ constexpr uint32_t mtk_tile_bytes(int rows, int width)
 {
     return (uint32_t)(mtk_chunks(width) * rows) * MTK_CHUNK_ROW;
 }
 
-/* Begins to copy a tile of ROWS rows, all of its chunks. The barrier expects mtk_tile_bytes(ROWS, WIDTH). */
+/* Starts to copy a tile of ROWS rows with all chunks. The barrier expects mtk_tile_bytes(ROWS, WIDTH). */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void mtk_tile_load(uint32_t tile, const mtk_tensor_map *map, uint64_t *barrier, int row,
                                               const mtk_part &part)
@@ -28,15 +27,15 @@ __device__ __forceinline__ void mtk_tile_load(uint32_t tile, const mtk_tensor_ma
                         part.head, part.batch);
 }
 
-/* Says that the warp no longer reads a stage. */
+/* Signals that the warp no longer reads a stage. */
 __device__ __forceinline__ void mtk_leave(uint64_t *empty)
 {
     if (threadIdx.x % 32 == 0)
         mtk_barrier_arrive(empty);
 }
 
-/* Returns how many heads blocks take at once: those whose rows, of `row_bytes`, fit into a part of the cache, and at least
- * `least`. */
+/* Returns how many heads the blocks process at once: as many as have rows, of `row_bytes`, that fit in a part of the
+ * cache, and at least `least`. */
 static inline int mtk_section_of(const mtk_flash<mtk_bf16> &call, int64_t row_bytes, int64_t least)
 {
     constexpr int64_t CACHE_BYTES = 20 << 20;
@@ -45,7 +44,7 @@ static inline int mtk_section_of(const mtk_flash<mtk_bf16> &call, int64_t row_by
     return (int)(heads < call.total ? heads : call.total);
 }
 
-/* Packs the results of two neighbouring pieces of 8 columns, 2 k and 2 k + 1, as a left operand has them. */
+/* Packs the results of adjacent pieces of 8 columns, 2 k and 2 k + 1, as a left operand. */
 template <int COUNT>
 __device__ __forceinline__ void mtk_left_pack(uint32_t (&left)[4], const float (&sum)[COUNT], int k)
 {
@@ -54,9 +53,9 @@ __device__ __forceinline__ void mtk_left_pack(uint32_t (&left)[4], const float (
         left[i] = mtk_pack(sum[8 * k + 2 * i], sum[8 * k + 2 * i + 1]);
 }
 
-/* Writes a warp's 16 rows of a head, the first one `row`: sum times `low` (rows g) and `high` (rows g + 8), rounded. They
- * go by way of rows `own` on of a tile of ROWS rows in shared memory, which no one else uses, so that a row is written
- * 16 bytes a thread. Changes `sum`. */
+/* Writes a warp's 16 rows of a head from `row` on: sum times `low` (rows g) and `high` (rows g + 8), rounded. They are
+ * written through rows `own` on of a tile of ROWS rows in shared memory, which no other warp uses, so that a thread
+ * writes 16 bytes of a row at a time. Changes `sum`. */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void mtk_rows_store(uint32_t tile, int own, const mtk_head<mtk_bf16> &head, int row,
                                                int length, int features, float (&sum)[WIDTH / 2], float low, float high)

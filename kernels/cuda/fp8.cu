@@ -1,13 +1,13 @@
-/* Casts to fp8: the largest magnitude of `in`, and then codes = in / scale and turned, the same transposed.
+/* Casts to fp8: finds the largest magnitude of `in`, then writes codes = in / scale and `turned`, their transpose.
  *
  *   in, TILE x TILE ──read rows──▶ registers, 4 x 8 a thread ──▶ codes
  *                                         │ 4 x 4 bytes turned
  *                                         ▼
  *                          shared memory: a word holds 4 rows of a column ──read columns──▶ turned
  *
- * Unless the scale is given, a first kernel finds the largest magnitudes of parts, and each block of the second the largest of those: it takes no
- * launch between the two. A maximum does not depend on the order in which it is found. All is aligned to sixteens
- * (kernels.h), and accesses are of 8 or 16 bytes. */
+ * Unless the scale is given, a first kernel finds the largest magnitudes of parts, and each block of the second kernel
+ * the maximum of those, without a launch in between. A maximum does not depend on the order. Everything is aligned to
+ * 16 (kernels.h), and accesses have 8 or 16 bytes. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/fp8.h"
@@ -16,22 +16,22 @@
 
 constexpr int THREADS = 256, WARP = 32;
 
-/* Neighbouring columns and rows that a thread casts, and the tile of a block: PASSES times ROWS rows. */
+/* Adjacent columns and rows per thread, and the tile of a block: PASSES times ROWS rows. */
 constexpr int COLUMNS = 8, ROWS = 4, TILE = 128;
 constexpr int LANES = TILE / COLUMNS, PASSES = TILE / (THREADS / LANES * ROWS);
 static_assert(COLUMNS == 2 * ROWS, "a thread turns two squares of ROWS x ROWS codes");
 
-/* A column of the tile in shared memory has TILE / ROWS words, and one between it and the next, so that threads that
- * read different columns meet different banks. */
+/* A column of the tile in shared memory has TILE / ROWS words and one word of padding, so that threads that read
+ * different columns access different banks. */
 constexpr int WORDS = TILE / ROWS, PITCH = WORDS + 1;
 
-/* The parameters of a cast. `turned` has `padded` elements a row. */
+/* The parameters of a cast. `turned` has `padded` elements per row. */
 struct cast {
-    uint32_t *scale;         /* the number of the scale, and behind it those of `parts` parts */
+    uint32_t *scale;         /* the scale's number, followed by those of `parts` parts */
     int parts;               /* 0: the scale is given */
-    uint8_t *codes, *turned; /* nullptr: not wanted */
+    uint8_t *codes, *turned; /* nullptr: not requested */
     const char *in;
-    int dtype; /* of the codes */
+    int dtype; /* of codes */
     int64_t rows, columns, padded;
     struct mtk_divisor column_tiles;
 };
@@ -41,7 +41,7 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Returns the largest number of the block's threads, to all of them. */
+/* Returns the largest number in the block to all threads. */
 static __device__ __forceinline__ uint32_t largest_of_block(uint32_t mine)
 {
     __shared__ uint32_t of_warp[THREADS / WARP];
@@ -56,9 +56,9 @@ static __device__ __forceinline__ uint32_t largest_of_block(uint32_t mine)
     return mine;
 }
 
-/* part[b] = the bits of the largest |in| of block b, which as whole numbers have the order of the magnitudes; nan is
- * above all. A block takes THREADS * COLUMNS neighbours at a time, of `groups` groups of COLUMNS, and a thread reads
- * AT_ONCE groups before it looks at the first. */
+/* part[b] = the bits of the largest |in| of block b; as integers they have the order of the magnitudes, and nan is
+ * above all. A block reads THREADS * COLUMNS neighbours at a time, of `groups` groups of COLUMNS, and a thread reads
+ * AT_ONCE groups before it uses the first. */
 template <int IN>
 __global__ void __launch_bounds__(THREADS) largest_kernel(const char *in, int64_t groups, uint32_t *part)
 {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS) largest_kernel(const char *in, int64_
         part[blockIdx.x] = mine;
 }
 
-/* Returns 1 / scale, to all threads of the block. The first block writes a scale that was found. */
+/* Returns 1 / scale to all threads of the block. The first block writes the scale if it was not given. */
 static __device__ __forceinline__ float inverse_scale(const cast &c)
 {
     if (c.parts == 0)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ uint2 encode(const mtk_words<float, COLUMNS> &
                       codes_of(v[4], v[5], dtype) | codes_of(v[6], v[7], dtype) << 16);
 }
 
-/* Turns four rows of four codes into four columns, in place. */
+/* Transposes four rows of four codes in place. */
 static __device__ __forceinline__ void turn(uint32_t (&word)[ROWS])
 {
     uint32_t a = __byte_perm(word[0], word[1], 0x5140), b = __byte_perm(word[2], word[3], 0x5140);
@@ -132,7 +132,8 @@ static __device__ __forceinline__ void turn(uint32_t (&word)[ROWS])
     word[3] = __byte_perm(c, d, 0x7632);
 }
 
-/* Casts the thread's rows of one pass. Writes their codes, and turned into shared memory: zeros past the matrix. */
+/* Casts the thread's rows of one pass. Writes their codes, and their transpose to shared memory, with zeros outside the
+ * matrix. */
 template <int IN>
 static __device__ __forceinline__ void cast_rows(const cast &c, float inverse, int64_t row, int64_t column,
                                                  uint32_t (*tile)[PITCH])
@@ -162,7 +163,7 @@ static __device__ __forceinline__ void cast_rows(const cast &c, float inverse, i
     }
 }
 
-/* Writes the tile's columns, MTK_FP8_UNIT rows a thread at a time. */
+/* Writes the tile's columns, MTK_FP8_UNIT rows per thread at a time. */
 static __device__ __forceinline__ void write_columns(const cast &c, int64_t row, int64_t column,
                                                      const uint32_t (*tile)[PITCH])
 {
@@ -200,7 +201,7 @@ template <int IN> __global__ void __launch_bounds__(THREADS) cast_kernel(const _
     write_columns(c, row, column, tile);
 }
 
-/* Returns the blocks that find the largest magnitudes, each that of a part. */
+/* Returns the number of blocks, and so of parts, that find the largest magnitudes. */
 static int parts_of(int64_t groups)
 {
     const int64_t blocks = mtk_ceiling(groups, THREADS), most = MTK_FP8_PARTS;

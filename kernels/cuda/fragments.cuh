@@ -1,19 +1,19 @@
-/* Tiles in shared memory and their products on the matrix units, a warp at a time: of bf16, and of fp32 that is rounded
- * to tf32 as it is read.
+/* Tiles in shared memory and their products on the matrix units, one warp at a time: for bf16, and for fp32 rounded to
+ * tf32 when read.
  *
- * A warp multiplies pieces of 16 x DEPTH by DEPTH x 8. DEPTH is 16 for bf16 (mma m16n8k16) and 8 for tf32 (m16n8k8). Of
+ * A warp multiplies pieces of 16 x DEPTH by DEPTH x 8. DEPTH is 16 for bf16 (mma m16n8k16) and 8 for tf32 (m16n8k8). In
  * an accumulator's piece of 16 x 8, thread 4g + t has elements (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
- * After rounding, two pieces of bf16 side by side are a left operand's piece as they are. So is one piece of tf32, if
- * the columns that it multiplies are numbered differently: 2t becomes t, and 2t + 1 becomes t + 4. So the result of one
- * product becomes the operand of another without leaving the registers.
+ * After rounding, two adjacent pieces of bf16 form a left operand's piece. So does one piece of tf32, if the columns
+ * that it multiplies are renumbered: 2t becomes t, and 2t + 1 becomes t + 4. So the result of one product becomes the
+ * operand of another without leaving the registers.
  *
- * The pitch of a tile's rows is 16 bytes longer than the row, so that a warp's simultaneous reads lie in different
+ * The pitch of a tile's rows is 16 bytes longer than the row, so that a warp's simultaneous reads use different
  * banks. */
 #pragma once
 
 #include "kernels/cuda/flash.cuh"
 
-/* The elements of a row that a piece multiplies. */
+/* The elements of a row in a piece's product. */
 template <class E> constexpr int MTK_DEPTH = 32 / sizeof(E);
 
 /* Returns the elements from one row of a tile to the next. */
@@ -27,7 +27,7 @@ __device__ __forceinline__ unsigned mtk_shared_address(const void *pointer)
     return (unsigned)__cvta_generic_to_shared(pointer);
 }
 
-/* Begin to copy 16 or 4 bytes to shared memory, or to clear them if not `there`. */
+/* Start to copy 16 or 4 bytes to shared memory, or clear them if not `there`. */
 __device__ __forceinline__ void mtk_copy_16(void *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(mtk_shared_address(to)), "l"(from),
@@ -42,13 +42,13 @@ __device__ __forceinline__ void mtk_copy_4(void *to, const void *from, bool ther
                  : "memory");
 }
 
-/* Waits for all copies that this thread began. */
+/* Waits for all copies that this thread started. */
 __device__ __forceinline__ void mtk_copies_wait()
 {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* Begins to copy rows [first, first + ROWS) of a head into a tile. Elements beyond its length or width become 0. */
+/* Starts to copy rows [first, first + ROWS) of a head into a tile. Elements beyond its length or width become 0. */
 template <int WIDTH, int ROWS, int THREADS, class E>
 __device__ __forceinline__ void mtk_tile_copy(E *tile, mtk_head<E> head, int first, int length, int features)
 {
@@ -286,7 +286,7 @@ __device__ __forceinline__ void mtk_rows_write(mtk_head<E> head, int row, int le
     }
 }
 
-/* Returns 2^x as the card's unit computes it. */
+/* Returns 2^x from the card's special function unit. */
 __device__ __forceinline__ float mtk_exp2(float x)
 {
     float y;

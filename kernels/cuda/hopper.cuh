@@ -1,33 +1,33 @@
-/* The means of Hopper (compute capability 9.0) that kernels of attention and of the gate are built from: barriers in shared
- * memory, tensor copies by the copy engine, and products of a warpgroup. Compiled for sm_90a alone.
+/* Primitives of Hopper (compute capability 9.0) for the kernels of attention and of the gate: barriers in shared
+ * memory, tensor copies by the copy engine, and products of a warpgroup. Compiled only for sm_90a.
  *
- * A tile lies in shared memory in chunks of 64 columns of bf16, so that a row of a chunk has 128 bytes:
+ * A tile in shared memory consists of chunks of 64 columns of bf16, so that a row of a chunk has 128 bytes:
  *
  *   chunk 0: row 0 | row 1 | …      chunk 1: row 0 | row 1 | …
  *
- * The 16-byte pieces of a row are exchanged by the row's number modulo 8 (swizzle of 128 bytes), as the copy engine
- * writes and the matrix units read them. A chunk begins at a multiple of 1024 bytes. Sources: PTX ISA 8.7, chapters
- * "Asynchronous Warpgroup Level Matrix Instructions" and "Tensors". */
+ * The 16-byte pieces of a row are permuted by the row's number modulo 8 (128-byte swizzle), as the copy engine writes
+ * and the matrix units read them. A chunk is aligned to 1024 bytes. Sources: PTX ISA 8.7, chapters "Asynchronous
+ * Warpgroup Level Matrix Instructions" and "Tensors". */
 #pragma once
 
 #include "kernels/cuda/fragments.cuh"
 
 #include <cuda.h>
 
-constexpr int MTK_CHUNK = 64;             /* columns of a chunk */
-constexpr uint32_t MTK_CHUNK_ROW = 128;   /* bytes of its row */
+constexpr int MTK_CHUNK = 64;             /* columns */
+constexpr uint32_t MTK_CHUNK_ROW = 128;   /* bytes */
 constexpr int MTK_WARPGROUP = 128;        /* threads */
 constexpr int MTK_GROUP_ROWS = 64;        /* rows of the left operand of one product */
 constexpr uint32_t MTK_TILE_ALIGN = 1024; /* bytes */
 
-/* ---- Barriers. A barrier counts arrivals and bytes; its phase, 0 or 1, changes when all of both have come. */
+/* ---- Barriers. A barrier counts arrivals and bytes; its phase, 0 or 1, flips when all of both have arrived. */
 
 __device__ __forceinline__ void mtk_barrier_create(uint64_t *barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(mtk_shared_address(barrier)), "r"(arrivals));
 }
 
-/* Makes new barriers visible to the copy engine. A block synchronizes after it. */
+/* Makes new barriers visible to the copy engine. The block must synchronize afterwards. */
 __device__ __forceinline__ void mtk_barriers_publish()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -38,7 +38,7 @@ __device__ __forceinline__ void mtk_barrier_arrive(uint64_t *barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mtk_shared_address(barrier)) : "memory");
 }
 
-/* Arrives, and has the phase wait for so many bytes more. */
+/* Arrives, and makes the phase wait for this many more bytes. */
 __device__ __forceinline__ void mtk_barrier_expect(uint64_t *barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mtk_shared_address(barrier)), "r"(bytes)
@@ -60,7 +60,7 @@ __device__ __forceinline__ void mtk_barrier_wait(uint64_t *barrier, uint32_t pha
                  : "memory");
 }
 
-/* Waits at the named barrier until so many threads have come to it; `pass` comes without waiting. */
+/* Waits at the named barrier until this many threads have arrived; `pass` arrives without waiting. */
 __device__ __forceinline__ void mtk_named_wait(int name, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
@@ -86,7 +86,7 @@ template <int STAGES> struct mtk_use {
     }
 };
 
-/* ---- Clusters: blocks that run at once and reach each other's shared memory. */
+/* ---- Clusters: blocks that are resident together and access each other's shared memory. */
 
 /* Returns the number of this block in its cluster. */
 __device__ __forceinline__ uint32_t mtk_cluster_rank()
@@ -96,14 +96,14 @@ __device__ __forceinline__ uint32_t mtk_cluster_rank()
     return rank;
 }
 
-/* Waits until all threads of the cluster have come. */
+/* Waits until all threads of the cluster have arrived. */
 __device__ __forceinline__ void mtk_cluster_wait()
 {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-/* Arrives at the barrier at this place in a block of the cluster. Nothing that the thread wrote is made visible by it:
- * a release would cost a fence of the whole card. */
+/* Arrives at the barrier at this address in a block of the cluster. Does not make the thread's writes visible, since a
+ * release would need a fence of the whole card. */
 __device__ __forceinline__ void mtk_barrier_arrive_in(uint32_t block, uint64_t *barrier)
 {
     asm volatile(
@@ -114,7 +114,7 @@ __device__ __forceinline__ void mtk_barrier_arrive_in(uint32_t block, uint64_t *
         : "memory");
 }
 
-/* Gives registers of this warpgroup's threads back, or takes more. COUNT is a multiple of 8. */
+/* Release registers of this warpgroup's threads, or request more. COUNT is a multiple of 8. */
 template <int COUNT> __device__ __forceinline__ void mtk_registers_give()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -125,8 +125,8 @@ template <int COUNT> __device__ __forceinline__ void mtk_registers_take()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-/* True in one thread of the warp, always the same. All of its threads call it. The compiler knows that one is left, and
- * so hands operands to the copy engine without a loop over the threads. */
+/* True in one thread of the warp, always the same. All threads of the warp must call it. The compiler knows that one
+ * remains, so it passes operands to the copy engine without a loop over the threads. */
 __device__ __forceinline__ bool mtk_is_elected()
 {
     uint32_t elected;
@@ -139,15 +139,15 @@ __device__ __forceinline__ bool mtk_is_elected()
 
 /* ---- Copies by the copy engine */
 
-/* A head's rows of a tensor (B,H,T,D) as the copy engine knows them. */
+/* A head's rows of a tensor (B,H,T,D), for the copy engine. */
 using mtk_tensor_map = CUtensorMap;
 
-/* Describes heads (B,H,T,D) of bf16 to the copy engine, for copies of `rows` rows and one chunk of columns; a matrix is one
- * head. Heads of fp32, of at most 256 columns, are copied with all of their columns, and as they are. */
+/* Describes heads (B,H,T,D) of bf16 for the copy engine, for copies of `rows` rows and one chunk of columns; a matrix
+ * is one head. Heads of fp32, with at most 256 columns, are copied with all columns and without a swizzle. */
 mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int rows);
 
-/* Begins to copy rows `row` on of a head, one chunk of columns, as many rows as the map's box has. What lies outside of
- * the tensor becomes 0. The barrier counts the bytes of the whole box. */
+/* Starts to copy rows from `row` on of a head, one chunk of columns, as many rows as the map's box has. Elements
+ * outside the tensor become 0. The barrier counts the bytes of the whole box. */
 __device__ __forceinline__ void mtk_tensor_copy(uint32_t to, const mtk_tensor_map *map, uint64_t *barrier, int column,
                                                 int row, int head, int batch)
 {
@@ -157,8 +157,8 @@ __device__ __forceinline__ void mtk_tensor_copy(uint32_t to, const mtk_tensor_ma
                  : "memory");
 }
 
-/* The same of a matrix, to the same place in each block of the cluster whose bit is set in `blocks`; there the barrier at
- * this place counts. */
+/* The same for a matrix, to the same address in each block of the cluster whose bit is set in `blocks`; the barrier at
+ * this address in each block counts. */
 __device__ __forceinline__ void mtk_tensor_copy_to(uint16_t blocks, uint32_t to, const mtk_tensor_map *map,
                                                    uint64_t *barrier, int column, int row)
 {
@@ -168,7 +168,8 @@ __device__ __forceinline__ void mtk_tensor_copy_to(uint16_t blocks, uint32_t to,
                  : "memory");
 }
 
-/* Begins to write rows `row` on of a matrix, as mtk_tensor_copy reads them. What lies outside of it is not written. */
+/* Starts to write rows from `row` on of a matrix, in the layout of mtk_tensor_copy. Elements outside the matrix are not
+ * written. */
 __device__ __forceinline__ void mtk_tensor_write(const mtk_tensor_map *map, uint32_t from, int column, int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %4}], [%1];" ::"l"(map),
@@ -176,7 +177,7 @@ __device__ __forceinline__ void mtk_tensor_write(const mtk_tensor_map *map, uint
                  : "memory");
 }
 
-/* Begins to write floats to memory of the card, or to add them to what is there. */
+/* Start to write floats to the card's memory, or to add them. */
 __device__ __forceinline__ void mtk_floats_write(float *to, uint32_t from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
@@ -195,7 +196,7 @@ __device__ __forceinline__ void mtk_writes_commit()
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Returns when all but PENDING of the thread's groups of writes have read shared memory. */
+/* Returns when all but PENDING of the thread's write groups have read shared memory. */
 template <int PENDING = 0> __device__ __forceinline__ void mtk_writes_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
@@ -207,24 +208,24 @@ __device__ __forceinline__ void mtk_writes_wait()
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Makes what the thread wrote to shared memory visible to the copy engine and the matrix units. */
+/* Makes the thread's writes to shared memory visible to the copy engine and the matrix units. */
 __device__ __forceinline__ void mtk_shared_publish()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Orders what the thread has seen of memory of the card before what the copy engine does for it. */
+/* Orders the thread's reads of the card's memory before the copy engine's accesses on its behalf. */
 __device__ __forceinline__ void mtk_global_publish()
 {
     asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/* ---- Products of a warpgroup: 64 rows of the left operand, N columns, 16 of the dimension that is summed.
+/* ---- Products of a warpgroup: 64 rows of the left operand, N columns, 16 along the summed dimension.
  *
- * A thread has of the result rows 16 w + g and 16 w + g + 8, w its warp and g = lane / 4, and of every 8 columns the
- * two at lane % 4 * 2:  sum[4 n + e] is row g + e / 2 * 8, column 8 n + lane % 4 * 2 + e % 2. */
+ * A thread has rows 16 w + g and 16 w + g + 8 of the result, with w its warp and g = lane / 4, and of every 8 columns
+ * the two at lane % 4 * 2:  sum[4 n + e] is row g + e / 2 * 8, column 8 n + lane % 4 * 2 + e % 2. */
 
-/* Describes an operand in chunks. ROWS: chunks follow each other after so many rows. */
+/* Describes an operand in chunks. ROWS: the rows per chunk. */
 template <int ROWS> __device__ __forceinline__ uint64_t mtk_operand(uint32_t address)
 {
     constexpr uint64_t SWIZZLE_128 = (uint64_t)1 << 62, EIGHT_ROWS = (uint64_t)(8 * MTK_CHUNK_ROW / 16) << 32;
@@ -232,7 +233,7 @@ template <int ROWS> __device__ __forceinline__ uint64_t mtk_operand(uint32_t add
     return SWIZZLE_128 | EIGHT_ROWS | CHUNK | ((address & 0x3FFFF) / 16);
 }
 
-/* Orders the registers of results before the next product, so that the compiler moves no use of them across. */
+/* Orders the registers of results before the next product, so that the compiler does not move their uses across. */
 template <int COUNT> __device__ __forceinline__ void mtk_results_fence(float (&sum)[COUNT])
 {
 #pragma unroll
@@ -250,7 +251,7 @@ __device__ __forceinline__ void mtk_products_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Returns when at most PENDING groups of products are under way. */
+/* Returns when at most PENDING groups of products are in flight. */
 template <int PENDING> __device__ __forceinline__ void mtk_products_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
@@ -287,7 +288,7 @@ template <int PENDING> __device__ __forceinline__ void mtk_products_wait()
                  : __VA_ARGS__                                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(RIGHT_TURNED))
 
-/* Begins sum = a b + sum, or sum = a b unless `adds`. A turned operand has the summed dimension in its rows. */
+/* Starts sum = a b + sum, or sum = a b unless `adds`. A transposed operand has the summed dimension in its rows. */
 template <int LEFT_TURNED, int RIGHT_TURNED, int COUNT>
 __device__ __forceinline__ void mtk_product(float (&sum)[COUNT], uint64_t a, uint64_t b, int adds)
 {
@@ -323,7 +324,7 @@ __device__ __forceinline__ void mtk_product(float (&sum)[COUNT], const uint32_t 
         MTK_WGMMA_LEFT(128, MTK_N_64, "%64, %65, %66, %67", "%68", "%69", "%70", MTK_F32(sum, 0), MTK_F32(sum, 32));
 }
 
-/* Stores four 8 x 8 pieces of bf16, each with its rows at the addresses that 8 lanes give. */
+/* Stores four 8 x 8 pieces of bf16; 8 lanes give the addresses of each piece's rows. */
 __device__ __forceinline__ void mtk_pieces_store(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
@@ -340,7 +341,7 @@ __device__ __forceinline__ void mtk_pieces_load(uint32_t address, uint32_t (&pie
                  : "memory");
 }
 
-/* Returns the place of a 16-byte piece of a row in a chunk at `chunk`. */
+/* Returns the address of a 16-byte piece of a row in a chunk at `chunk`. */
 __device__ __forceinline__ uint32_t mtk_piece_address(uint32_t chunk, int row, int piece)
 {
     return chunk + (uint32_t)row * MTK_CHUNK_ROW + (uint32_t)((piece ^ (row & 7)) * 16);

@@ -1,19 +1,19 @@
-/* The gradients of causal attention in bf16 on Hopper, as flash_backward.cu has them, in one pass: five products for
- * each tile instead of seven.
+/* The gradients of causal attention in bf16 on Hopper, as in flash_backward.cu, but in one pass: five products per tile
+ * instead of seven.
  *
- * A block has 128 keys of a head, a consumer warpgroup 64 of them, and streams the queries that see them past, from the
- * last to the first. Keys are the rows of products, queries the columns, so weights and slopes are left operands where
- * they are made. The gradients of keys and values stay in registers. Those of queries are summed over blocks, in fp32,
- * in memory:
+ * A block has 128 keys of a head, a consumer warpgroup 64 of them, and streams the queries that see them, from last to
+ * first. Keys are the rows of products, queries the columns, so weights and slopes are left operands as they are
+ * computed. The gradients of keys and values stay in registers. The gradients of queries are summed over blocks, in
+ * fp32, in memory:
  *
- *   warp 0       has the copy engine bring q and grad, with lse and delta
- *   warps 1 …    have it add a tile's sums to those in memory, in turns
+ *   warp 0       loads q and grad, with lse and delta, through the copy engine
+ *   warps 1 …    add a tile's sums to memory through it, in turns
  *   consumers    p = e^(scale k·q - lse)         dv += p grad
- *                s = p (v·grad - delta)          dk += s q          sums of dq: s, turned, times k
+ *                s = p (v·grad - delta)          dk += s q          sums of dq: s, transposed, times k
  *
- * Sums come in one order, so equal inputs give equal bits: to each tile of queries, blocks add from the first keys to
- * the last, and a count in memory says whose turn it is. Blocks begin in that order, too, those with the most work
- * first. A block waits only for blocks that began before, so none waits for ever.
+ * Sums have a fixed order, so equal inputs give equal bits: blocks add to each tile of queries from the first keys to
+ * the last, and a count in memory shows whose turn it is. Blocks also start in that order, those with the most work
+ * first. A block waits only for blocks that started before it, so there is no deadlock.
  *
  * There are three kernels: the first fills rows of lse and delta and clears the counts, the last rounds the sums to dq.
  * Every row of dq, dk, dv and delta is written; nothing is added to. Shah et al., "FlashAttention-3", 2024. */
@@ -31,24 +31,24 @@ constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
 constexpr int ALL_CONSUMERS = 1; /* a named barrier */
 constexpr int LEAST_SECTION = 16;
 
-/* The shape of a block for heads of WIDTH columns. A group multiplies its own columns of a tile of dq: PART, or what is
- * left. */
+/* The shape of a block for heads of WIDTH columns. A group computes its own columns of a tile of dq: PART, or the
+ * rest. */
 template <int WIDTH> struct shape {
     static constexpr int SUMS = QUERIES * WIDTH; /* of a tile of dq */
     static constexpr int PART = WIDTH <= MTK_CHUNK ? WIDTH / 2 : MTK_CHUNK;
-    static constexpr int STAGES = WIDTH <= 64 ? 3 : 2, ADDERS = WIDTH <= 80 ? 3 : 2; /* as shared memory allows */
+    static constexpr int STAGES = WIDTH <= 64 ? 3 : 2, ADDERS = WIDTH <= 80 ? 3 : 2; /* limited by shared memory */
     static constexpr uint32_t KEY_BYTES = mtk_tile_bytes(KEYS, WIDTH), QUERY_BYTES = mtk_tile_bytes(QUERIES, WIDTH);
     static constexpr uint32_t ROW_BYTES = 2 * QUERIES * sizeof(float); /* of lse and delta */
 };
 
-/* A launch. `rows` are, for each tile of queries, lse times log2(e) and delta; `sums` are dq without its factor, for each
- * tile as the threads of consumers have it. */
+/* A launch. For each tile of queries, `rows` has lse times log2(e), and delta; `sums` has dq without its factor, in the
+ * order of the consumers' threads. */
 struct backward_call {
     mtk_tensor_map q, k, v, grad, lse_and_delta; /* the last of `rows` */
     mtk_flash<mtk_bf16> call;
     float *rows, *sums;
-    unsigned *turns; /* for each tile of queries, the blocks that have added to it */
-    unsigned *begun; /* the blocks that have begun */
+    unsigned *turns; /* for each tile of queries, the number of blocks that have added to it */
+    unsigned *begun; /* number of started blocks */
     int query_tiles, key_tiles, section;
 };
 
@@ -71,10 +71,10 @@ template <int WIDTH> struct shared_memory {
     unsigned block;
 };
 
-/* The part of the work that a block has: a tile of keys, and `count` tiles of queries, from the last one down. */
+/* A block's part of the work: a tile of keys, and `count` tiles of queries, from the last one down. */
 struct block_part {
     mtk_part keys;
-    int head; /* of all heads of all sequences */
+    int head; /* among all heads of all sequences */
     int count;
 };
 
@@ -86,7 +86,7 @@ __device__ __forceinline__ block_part part_of(const backward_call &call, unsigne
     return {{tile, head / call.call.heads, head % call.call.heads}, head, call.query_tiles - tile * KEYS / QUERIES};
 }
 
-/* Has the copy engine bring keys and values, then tiles of queries. */
+/* Loads keys and values, then tiles of queries, through the copy engine. */
 template <int WIDTH>
 __device__ __forceinline__ void produce(shared_memory<WIDTH> &shared, const backward_call &call, const block_part &part)
 {
@@ -120,7 +120,7 @@ __device__ __forceinline__ void write_turn(unsigned *turn, unsigned value)
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(turn), "r"(value) : "memory");
 }
 
-/* Adds the sums of every ADDERS-th tile to those in memory when it is the block's turn; the first block writes them. */
+/* Adds the sums of every ADDERS-th tile to memory when it is the block's turn; the first block writes them. */
 template <int WIDTH>
 __device__ __forceinline__ void add_sums(shared_memory<WIDTH> &shared, const backward_call &call,
                                          const block_part &part, int adder)
@@ -175,7 +175,7 @@ __device__ __forceinline__ void columns_begin(float (&sum)[WIDTH / 2], const uin
     mtk_products_commit();
 }
 
-/* sum = a group's part of a tile of dq: slopes, turned, times keys. */
+/* sum = a group's part of a tile of dq: slopes, transposed, times keys. */
 template <int COUNT> __device__ __forceinline__ void sums_begin(float (&sum)[COUNT], uint32_t slopes, uint32_t keys)
 {
     mtk_results_fence(sum);
@@ -188,7 +188,7 @@ template <int COUNT> __device__ __forceinline__ void sums_begin(float (&sum)[COU
     mtk_products_commit();
 }
 
-/* Sets a score to -inf where its key comes after its query: `ahead` is the thread's first key less the tile's first
+/* Sets a score to -inf if its key comes after its query: `ahead` is the thread's first key minus the tile's first
  * query. */
 template <int COUNT> __device__ __forceinline__ void mask(float (&score)[COUNT], int ahead)
 {
@@ -199,7 +199,7 @@ template <int COUNT> __device__ __forceinline__ void mask(float (&score)[COUNT],
             score[i] = -CUDART_INF_F;
 }
 
-/* Turns scores into weights by the queries' lse. */
+/* Converts scores to weights with the queries' lse. */
 template <int COUNT> __device__ __forceinline__ void weigh(float (&score)[COUNT], const float *lse, float scale_log2)
 {
 #pragma unroll
@@ -211,7 +211,7 @@ template <int COUNT> __device__ __forceinline__ void weigh(float (&score)[COUNT]
     }
 }
 
-/* Turns the products of values with gradients into s / scale. */
+/* Converts the products of values with gradients to s / scale. */
 template <int COUNT>
 __device__ __forceinline__ void differentiate(float (&slope)[COUNT], const float (&weight)[COUNT], const float *delta)
 {
@@ -232,7 +232,7 @@ __device__ __forceinline__ void pack(uint32_t (&left)[PIECES][4], const float (&
         mtk_left_pack(left[k], sum, k);
 }
 
-/* Writes a warp's 16 rows of slopes, from `own` on, to the tile that dq is multiplied from. */
+/* Writes a warp's 16 rows of slopes, from `own` on, to the tile for the product of dq. */
 template <int PIECES>
 __device__ __forceinline__ void slopes_store(uint32_t tile, int own, const uint32_t (&left)[PIECES][4])
 {
@@ -246,7 +246,7 @@ __device__ __forceinline__ void slopes_store(uint32_t tile, int own, const uint3
     }
 }
 
-/* Hands a group's part of a tile of dq to the warp that adds it. */
+/* Passes a group's part of a tile of dq to the warp that adds it. */
 template <int WIDTH, int COUNT>
 __device__ __forceinline__ void sums_hand(shared_memory<WIDTH> &shared, const float (&sum)[COUNT], int group, int use)
 {
@@ -264,14 +264,14 @@ __device__ __forceinline__ void sums_hand(shared_memory<WIDTH> &shared, const fl
         mtk_barrier_arrive(&shared.barrier.sums_full[adder]);
 }
 
-/* A consumer group: its place, and its results so far. */
+/* A consumer group: its position, and its results so far. */
 template <int WIDTH> struct consumer {
     int group, own;     /* its number; the warp's first key in the block */
     uint32_t group_row; /* the group's first row in a chunk, in bytes */
     float dk[WIDTH / 2], dv[WIDTH / 2];
 };
 
-/* Adds what a tile's slopes give: begins the group's COUNT results of dq and dk += s q, and hands the first over. */
+/* Uses a tile's slopes: starts the group's COUNT results of dq and dk += s q, and passes on the former. */
 template <int WIDTH, int COUNT>
 __device__ __forceinline__ void slopes_multiply(shared_memory<WIDTH> &shared, consumer<WIDTH> &c,
                                                 const uint32_t (&slopes)[QUERIES / 16][4], const use<WIDTH> &at)
@@ -289,7 +289,7 @@ __device__ __forceinline__ void slopes_multiply(shared_memory<WIDTH> &shared, co
     mtk_results_fence(c.dk);
 }
 
-/* Takes a tile of queries past a group's keys. */
+/* Processes a tile of queries with a group's keys. */
 template <int WIDTH, int COUNT>
 __device__ __forceinline__ void take_tile(shared_memory<WIDTH> &shared, consumer<WIDTH> &c, const backward_call &call,
                                           const block_part &part, const use<WIDTH> &at)
@@ -314,12 +314,13 @@ __device__ __forceinline__ void take_tile(shared_memory<WIDTH> &shared, consumer
     pack(slopes, slope);
     slopes_store(mtk_shared_address(shared.slopes[at.n % 2]), c.own, slopes);
     mtk_shared_publish();
-    mtk_named_wait(ALL_CONSUMERS, CONSUMERS); /* all slopes are there, and no one multiplies those before */
+    mtk_named_wait(ALL_CONSUMERS, CONSUMERS); /* all slopes are stored, and no one still uses the previous ones */
     slopes_multiply<WIDTH, COUNT>(shared, c, slopes, at);
     mtk_leave(&shared.barrier.empty[s]);
 }
 
-/* Computes the gradients of a group's 64 keys, and its part of those of queries, COUNT results a thread. */
+/* Computes the gradients of a group's 64 keys, and its part of the queries' gradients, with COUNT results per
+ * thread. */
 template <int WIDTH, int COUNT>
 __device__ __forceinline__ void consume(shared_memory<WIDTH> &shared, const backward_call &call, const block_part &part,
                                         int group)
@@ -335,7 +336,7 @@ __device__ __forceinline__ void consume(shared_memory<WIDTH> &shared, const back
     mtk_barrier_wait(&shared.barrier.keys, 0);
     for (use<WIDTH> at = {0}; at.n < part.count; at.n++)
         take_tile<WIDTH, COUNT>(shared, c, call, part, at);
-    mtk_named_wait(ALL_CONSUMERS, CONSUMERS); /* no one multiplies keys or values any more */
+    mtk_named_wait(ALL_CONSUMERS, CONSUMERS); /* no one still uses keys or values */
     int row = part.keys.tile * KEYS + c.own;
     mtk_rows_store<WIDTH, KEYS>(mtk_shared_address(shared.keys), c.own, mtk_head_of(flash.dk, part.keys), row,
                                 flash.length, flash.features, c.dk, flash.scale, flash.scale);
@@ -343,7 +344,7 @@ __device__ __forceinline__ void consume(shared_memory<WIDTH> &shared, const back
                                 flash.length, flash.features, c.dv, 1, 1);
 }
 
-/* dk, dv and the sums of dq. A block takes KEYS keys of one head, a consumer group 64 of them. Every row of dk and dv is
+/* dk, dv and the sums of dq. A block has KEYS keys of one head, a consumer group 64 of them. Every row of dk and dv is
  * written, and every sum. */
 template <int WIDTH>
 __global__ void __launch_bounds__(THREADS, 1) gradients_hopper(const __grid_constant__ backward_call call)
@@ -394,15 +395,15 @@ __device__ __forceinline__ float product_of(uint32_t a, uint32_t b)
     return x.x * y.x + x.y * y.y;
 }
 
-/* Returns the part of a tile of queries that a block has. */
+/* Returns a block's tile of queries. */
 __device__ __forceinline__ mtk_part queries_of(const backward_call &call)
 {
     int tile = (int)blockIdx.x, head = tile / call.query_tiles;
     return {tile % call.query_tiles, head / call.call.heads, head % call.call.heads};
 }
 
-/* Adds this thread's part of grad·out to `sum`, for every PREPARE_STEP-th row from `row` on. Rows after the last get its
- * values. All rows are read before the first is used. */
+/* Adds this thread's part of grad·out to `sum`, for every PREPARE_STEP-th row from `row` on. Rows after the last get
+ * its values. All rows are read before the first is used. */
 template <int ROWS>
 __device__ __forceinline__ void add_deltas(float (&sum)[ROWS], const mtk_flash<mtk_bf16> &call, const mtk_part &part,
                                            int row)
@@ -423,8 +424,8 @@ __device__ __forceinline__ void add_deltas(float (&sum)[ROWS], const mtk_flash<m
     }
 }
 
-/* Fills the rows of lse and delta, and clears the counts. A block takes a tile of queries, eight threads a row. Rows after
- * the last query get an lse of inf, so that their weights are 0. */
+/* Fills the rows of lse and delta, and clears the counts. A block has a tile of queries, with eight threads per row.
+ * Rows after the last query get an lse of inf, so that their weights are 0. */
 __global__ void __launch_bounds__(PREPARE_THREADS) prepare(const __grid_constant__ backward_call call)
 {
     constexpr int ROWS = QUERIES / PREPARE_STEP;
@@ -457,8 +458,8 @@ __global__ void __launch_bounds__(PREPARE_THREADS) prepare(const __grid_constant
         *call.begun = 0;
 }
 
-/* dq = scale times the sums. A block takes a tile of queries. A thread reads its own results of the product, a warp 512
- * bytes at once, and rows are written by way of shared memory. Every row is written. */
+/* dq = scale times the sums. A block has a tile of queries. A thread reads its own results of the product, a warp 512
+ * bytes at a time, and rows are written through shared memory. Every row is written. */
 template <int WIDTH> __global__ void __launch_bounds__(MTK_WARPGROUP) finish(const __grid_constant__ backward_call call)
 {
     __shared__ __align__(MTK_TILE_ALIGN) char tile[mtk_tile_bytes(QUERIES, WIDTH)];

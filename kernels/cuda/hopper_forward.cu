@@ -1,14 +1,14 @@
-/* Causal attention in bf16 on Hopper: out and lse as in flash_forward.cu, by the card's own means (hopper.cuh).
+/* Causal attention in bf16 on Hopper: out and lse as in flash_forward.cu, with Hopper's primitives (hopper.cuh).
  *
- * A block takes some queries of a head. One warp, the producer, has the copy engine bring tiles of keys and values from
- * the last that its queries see to the first. Warpgroups, the consumers, take 64 queries each. A consumer begins the
- * product with the next keys, then that of the last weights with their values, and computes the next weights while the
- * second is under way. Consumers take turns at the matrix units, so that one multiplies while another takes exponentials.
- * Shah et al., "FlashAttention-3", 2024.
+ * A block has some queries of a head. One warp, the producer, loads tiles of keys and values through the copy engine,
+ * from the last visible one to the first. Warpgroups, the consumers, have 64 queries each. A consumer starts the
+ * product with the next keys, then the product of the last weights with their values, and computes the next weights
+ * while the second is in flight. Consumers take turns at the matrix units, so that one multiplies while another
+ * computes exponentials. Shah et al., "FlashAttention-3", 2024.
  *
- * A sum is kept relative to a reference, which follows the maximum only once it is exceeded by a factor of 2^8, so that
- * most tiles need no rescaling, as in FlashAttention-4. Every row of out and, if wanted, of lse is
- * written; nothing is added to. */
+ * A sum is relative to a reference, which follows the maximum only when that exceeds it by a factor of 2^8, so that
+ * most tiles need no rescaling, as in FlashAttention-4. Every row of out and, if requested, of lse is written; nothing
+ * is added to. */
 #include "kernels/cuda/flash_hopper.cuh"
 
 #include <math_constants.h>
@@ -17,7 +17,7 @@ namespace
 {
 
 constexpr int KEYS = 128, STAGES = 2;
-constexpr float MOST_EXCESS = 8; /* of a maximum over its reference, as a power of 2 */
+constexpr float MOST_EXCESS = 8; /* of a maximum over its reference, as an exponent of 2 */
 
 /* The shape of a block for heads of WIDTH columns. */
 template <int WIDTH> struct shape {
@@ -27,12 +27,13 @@ template <int WIDTH> struct shape {
     static constexpr uint32_t QUERY_BYTES = mtk_tile_bytes(QUERIES, WIDTH), KEY_BYTES = mtk_tile_bytes(KEYS, WIDTH);
 };
 
-/* A launch. Heads are taken in sections whose keys and values fit into the cache, in each the longest tiles first. */
+/* A launch. Heads are processed in sections whose keys and values fit in the cache, longest tiles first in each
+ * section. */
 struct forward_call {
     mtk_tensor_map q, k, v;
     mtk_flash<mtk_bf16> call;
-    int tiles, section; /* tiles of queries of a head; heads of a section */
-    int parts;          /* of all heads: a block takes every gridDim.x-th */
+    int tiles, section; /* tiles of queries per head; heads per section */
+    int parts;          /* of all heads: a block processes every gridDim.x-th */
 };
 
 using use = mtk_use<STAGES>;
@@ -58,13 +59,13 @@ __device__ __forceinline__ mtk_part part_of(const forward_call &call, int n)
     return {call.tiles - 1 - rest / heads, head / call.call.heads, head % call.call.heads};
 }
 
-/* Returns the last tile of keys that a part's queries see. */
+/* Returns the last tile of keys that is visible to a part's queries. */
 template <int WIDTH> __device__ __forceinline__ int last_of(const forward_call &call, const mtk_part &part)
 {
     return (min((part.tile + 1) * shape<WIDTH>::QUERIES, call.call.length) - 1) / KEYS;
 }
 
-/* Has the copy engine bring the queries of each part, and keys and values from the last tile to the first. */
+/* Loads the queries of each part, and keys and values from the last tile to the first, through the copy engine. */
 template <int WIDTH> __device__ __forceinline__ void produce(shared_memory<WIDTH> &shared, const forward_call &call)
 {
     using S = shape<WIDTH>;
@@ -90,7 +91,7 @@ template <int WIDTH> __device__ __forceinline__ void produce(shared_memory<WIDTH
     }
 }
 
-/* The results of a thread's two rows so far. `reference` is what exponentials are relative to, in scores. */
+/* The results so far of a thread's two rows. Exponentials are relative to `reference`, which is a score. */
 template <int WIDTH> struct results {
     float out[WIDTH / 2], reference[2], sum[2];
 };
@@ -124,7 +125,7 @@ __device__ __forceinline__ void results_begin(float (&out)[WIDTH / 2], const uin
     mtk_products_commit();
 }
 
-/* Sets a score to -inf where its key comes after its query: `ahead` is the tile's first key less the thread's first
+/* Sets a score to -inf if its key comes after its query: `ahead` is the tile's first key minus the thread's first
  * row. */
 __device__ __forceinline__ void mask(float (&score)[KEYS / 2], int ahead)
 {
@@ -135,7 +136,7 @@ __device__ __forceinline__ void mask(float (&score)[KEYS / 2], int ahead)
             score[i] = -CUDART_INF_F;
 }
 
-/* Turns scores into weights. Returns in `shrink` the factors by which the results so far have to be rescaled. */
+/* Converts scores to weights. Sets `shrink` to the factors for rescaling the results so far. */
 template <int WIDTH>
 __device__ __forceinline__ void weigh(results<WIDTH> &r, float (&score)[KEYS / 2], float (&shrink)[2], float scale_log2)
 {
@@ -155,7 +156,7 @@ __device__ __forceinline__ void weigh(results<WIDTH> &r, float (&score)[KEYS / 2
             shrink[half] = mtk_exp2((r.reference[half] - maximum) * scale_log2);
             r.reference[half] = maximum;
         }
-        /* Without a key that the row sees, all scores are -inf, and so may be the reference. */
+        /* If the row sees no key, all scores are -inf, and the reference may be, too. */
         float shift = r.reference[half] == -CUDART_INF_F ? 0 : r.reference[half] * scale_log2, sum = 0, other_sum = 0;
 #pragma unroll
         for (int i = 0; i < KEYS / 8; i++) {
@@ -185,8 +186,8 @@ __device__ __forceinline__ void pack(uint32_t (&weight)[KEYS / 16][4], const flo
         mtk_left_pack(weight[k], score, k);
 }
 
-/* Consumers take turns at the matrix units: `await_products` returns when it is this group's turn, `pass_products` gives
- * it to the next. */
+/* Consumers take turns at the matrix units: `await_products` waits for this group's turn, `pass_products` passes it
+ * on. */
 __device__ __forceinline__ void await_products(int group)
 {
     mtk_named_wait(1 + group, 2 * MTK_WARPGROUP);
@@ -216,10 +217,10 @@ __device__ __forceinline__ void finish(results<WIDTH> &r, shared_memory<WIDTH> &
                                                  call.length, call.features, r.out, 1 / r.sum[0], 1 / r.sum[1]);
 }
 
-/* A consumer group's place in the block. */
+/* A consumer group's position in the block. */
 struct consumer {
     int group, own;   /* its number; the warp's first query in the block */
-    uint32_t queries; /* the group's in shared memory */
+    uint32_t queries; /* the group's queries, in shared memory */
 };
 
 /* Computes the scores of a part's last tile, and from them the first weights. */
@@ -243,8 +244,8 @@ __device__ __forceinline__ void take_first(shared_memory<WIDTH> &shared, const c
     pack(weight, score);
 }
 
-/* Computes the scores of the tile of use `at` while the weights of the tile before are multiplied with their values. `ahead`
- * is the tile's first key less the warp's first query. */
+/* Computes the scores of the tile of use `at` while the weights of the previous tile are multiplied with their values.
+ * `ahead` is the tile's first key minus the warp's first query. */
 template <int WIDTH>
 __device__ __forceinline__ void take_tile(shared_memory<WIDTH> &shared, const consumer &c, results<WIDTH> &r,
                                           uint32_t (&weight)[KEYS / 16][4], const use &at, int ahead, float scale_log2)
@@ -283,7 +284,7 @@ __device__ __forceinline__ void take_last(shared_memory<WIDTH> &shared, results<
     mtk_leave(&shared.barrier.values_empty[at.stage()]);
 }
 
-/* Computes the 64 queries of a group in each part. */
+/* Processes a group's 64 queries in each part. */
 template <int WIDTH>
 __device__ __forceinline__ void consume(shared_memory<WIDTH> &shared, const forward_call &call, int group)
 {
@@ -307,12 +308,12 @@ __device__ __forceinline__ void consume(shared_memory<WIDTH> &shared, const forw
         take_last(shared, r, weight, {at.n - 1});
         finish(r, shared, call.call, part, row, c.own);
     }
-    if (group == 0) /* takes the last turn, so that no barrier is left half full */
+    if (group == 0) /* takes the last turn, so that no barrier remains half full */
         await_products(group);
 }
 
-/* out and lse. A block takes QUERIES queries of one head at a time, a warpgroup 64 of them. Every row of out and, if
- * wanted, of lse is written. */
+/* out and lse. A block has QUERIES queries of one head at a time, a warpgroup 64 of them. Every row of out and, if
+ * requested, of lse is written. */
 template <int WIDTH>
 __global__ void __launch_bounds__(shape<WIDTH>::THREADS, 1) attention_hopper(const __grid_constant__ forward_call call)
 {
@@ -345,8 +346,8 @@ __global__ void __launch_bounds__(shape<WIDTH>::THREADS, 1) attention_hopper(con
     }
 }
 
-/* Returns the blocks of a launch. Many short parts are shared among as many blocks as run at once, so that a block brings
- * the next part's tiles while it finishes one. A few long ones have a block each, and the card deals them out. */
+/* Returns the number of blocks of a launch. Many short parts are distributed over the resident blocks, so that a block
+ * loads the next part's tiles while it finishes one. A few long parts have one block each, scheduled by the card. */
 unsigned blocks_of(const forward_call &call)
 {
     constexpr int MOST_SHORT = 2048;

@@ -1,17 +1,17 @@
 /* The products around SwiGLU in bf16 on Hopper, each with the gate computed from its sums while they are on the chip:
  *
  *   forward    a | b = x w1ᵀ | x w3ᵀ     gated = silu(a) * b
- *   backward   g = grad w2               a | b, their gradients in place of them     gated, again
+ *   backward   g = grad w2               a | b, replaced by their gradients     gated, again
  *
- * A pair of blocks (a cluster) takes two tiles of 128 rows, one below the other, with the same 256 columns of the
- * product; in forward those are 128 columns of a and the same of b. One warp of each block, the producer, has the copy
- * engine bring 64 of the summed dimension at a time: the block's own rows of the left operand, and half of the right
- * operand, which goes to both blocks. Two warpgroups, the consumers, take 64 rows each. Afterwards a warp takes its 16
- * rows through shared memory that it alone uses, 64 columns (a strip) at a time, so that the copy engine reads and writes
- * whole lines of memory. In backward the first strips of a and b come while the product is computed.
+ * A pair of blocks (a cluster) has two tiles of 128 rows, one below the other, with the same 256 columns of the
+ * product; in forward these are 128 columns of a and the same of b. One warp of each block, the producer, loads 64
+ * elements of the summed dimension at a time through the copy engine: the block's own rows of the left operand, and
+ * half of the right operand, which goes to both blocks. Two warpgroups, the consumers, have 64 rows each. Afterwards
+ * each warp writes its 16 rows through its own shared memory, 64 columns (a strip) at a time, so that the copy engine
+ * reads and writes whole cache lines. In backward the first strips of a and b are loaded while the product is computed.
  *
- * Blocks stay, and take pairs of tiles in turn. What lies outside of an operand is 0, and is not written. Nothing is
- * added to. Sums are fp32, in one order. */
+ * Blocks are persistent and process pairs of tiles in turn. Elements outside an operand are 0, and are not written.
+ * Nothing is added to. Sums are fp32, in a fixed order. */
 #include "kernels/cuda/hopper.cuh"
 
 namespace
@@ -20,7 +20,7 @@ namespace
 constexpr int ROWS = 128, COLUMNS = 256, DEPTH = MTK_CHUNK, CLUSTER = 2, GROUPS = 2, WARPS = 4 * GROUPS;
 constexpr int THREADS = MTK_WARPGROUP * (GROUPS + 1), PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
 constexpr int STRIP_ROWS = 16, STRIPS = COLUMNS / MTK_CHUNK;
-constexpr int BAND = 8; /* pairs of tiles of rows that are taken together, so that operands stay in the cache */
+constexpr int BAND = 8; /* pairs of tiles of rows that are processed together, so that operands stay in the cache */
 constexpr uint32_t LEFT_BYTES = ROWS * MTK_CHUNK_ROW, RIGHT_BYTES = COLUMNS * MTK_CHUNK_ROW;
 constexpr uint32_t STRIP_BYTES = STRIP_ROWS * MTK_CHUNK_ROW;
 
@@ -93,7 +93,7 @@ __device__ __forceinline__ gate_results gate_grad(float a, float b, float grad)
     return {grad * b * (s + silu * (1 - s)), grad * silu, silu * b};
 }
 
-/* The place of a block's tile: its first row, and its first column of the gate. */
+/* The position of a block's tile: its first row, and its first column of the gate. */
 struct place {
     int row, column;
 };
@@ -107,7 +107,7 @@ template <way WAY> __device__ __forceinline__ place place_of(const gate_call &ca
     return {(row_pair * CLUSTER + (int)mtk_cluster_rank()) * ROWS, rest / height * GATES};
 }
 
-/* Has the copy engine bring this block's half of the right operand to both blocks. */
+/* Loads this block's half of the right operand to both blocks through the copy engine. */
 template <way WAY>
 __device__ __forceinline__ void load_right(shared_memory<WAY> &shared, const gate_call &call, int stage, int column,
                                            int depth)
@@ -139,14 +139,14 @@ template <way WAY> __device__ __forceinline__ void produce(shared_memory<WAY> &s
     }
 }
 
-/* A consumer warp's place: its rows in the tile, its strips, and how many strips of gates it has begun to load and has
- * used. */
+/* A consumer warp's state: its rows in the tile, its strips, and how many strips of gates it has started to load and
+ * has used. */
 struct warp_place {
     int own, warp;
     uint32_t loaded, used;
 };
 
-/* Says in both blocks that the warp no longer reads a stage. */
+/* Signals in both blocks that the warp no longer reads a stage. */
 __device__ __forceinline__ void leave_both(uint64_t *empty)
 {
     uint32_t lane = threadIdx.x % 32;
@@ -154,7 +154,7 @@ __device__ __forceinline__ void leave_both(uint64_t *empty)
         mtk_barrier_arrive_in(lane, empty);
 }
 
-/* Begins sum += left right for one stage, or sum = left right unless `adds`. */
+/* Starts sum += left right for one stage, or sum = left right unless `adds`. */
 template <way WAY>
 __device__ __forceinline__ void products_begin(float (&sum)[COLUMNS / 2], uint32_t left, uint32_t right, bool adds)
 {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void products_begin(float (&sum)[COLUMNS / 2], uint32
     mtk_products_commit();
 }
 
-/* Begins to load a strip of a and of b. Nothing reads the place of the strip any more. */
+/* Starts to load a strip of a and of b. Nothing may still read the strip's memory. */
 __device__ __forceinline__ void load_gates(shared_memory<BACKWARD> &shared, const gate_call &call, warp_place &w,
                                            const place &tile, int strip)
 {
@@ -201,7 +201,7 @@ __device__ __forceinline__ void multiply(shared_memory<WAY> &shared, const gate_
             leave_both(&shared.empty[mtk_use<shape<WAY>::STAGES>{at.n - 1}.stage()]);
         }
         if constexpr (WAY == BACKWARD)
-            if (k == call.depth_tiles / 4) { /* after the last tile's strips have left */
+            if (k == call.depth_tiles / 4) { /* after the last tile's strips were written */
                 mtk_writes_wait_read();
                 load_gates(shared, call, w, tile, 0);
                 load_gates(shared, call, w, tile, 1);
@@ -212,14 +212,14 @@ __device__ __forceinline__ void multiply(shared_memory<WAY> &shared, const gate_
     leave_both(&shared.empty[mtk_use<shape<WAY>::STAGES>{at.n - 1}.stage()]);
 }
 
-/* Returns the place of the lane's row in pieces 2 k and 2 k + 1 of a strip, for four 8 x 8 pieces at once. */
+/* Returns the address of the lane's row in pieces 2 k and 2 k + 1 of a strip, for four 8 x 8 pieces at once. */
 __device__ __forceinline__ uint32_t lane_address(const char *strip, int k)
 {
     int lane = (int)threadIdx.x % 32;
     return mtk_piece_address(mtk_shared_address(strip), lane % 16, 2 * k + lane / 16);
 }
 
-/* Fills the next of the warp's two strips, once what was in it has been read, and has it written. */
+/* Fills the next of the warp's two strips after its contents were read, and starts to write it. */
 __device__ __forceinline__ void put_strip(shared_memory<FORWARD> &shared, warp_place &w, const mtk_tensor_map *map,
                                           const uint32_t (&words)[4][4], int row, int column)
 {
@@ -237,7 +237,7 @@ __device__ __forceinline__ void put_strip(shared_memory<FORWARD> &shared, warp_p
     mtk_writes_commit();
 }
 
-/* Writes a, b and, if wanted, gated of a tile. Columns of a are the first half of the sums, of b the second. */
+/* Writes a, b and, if requested, gated of a tile. Columns of a are the first half of the sums, of b the second half. */
 __device__ __forceinline__ void finish(shared_memory<FORWARD> &shared, const gate_call &call, warp_place &w,
                                        const place &tile, const float (&sum)[COLUMNS / 2])
 {
@@ -326,7 +326,7 @@ template <way WAY> __device__ __forceinline__ void consume(shared_memory<WAY> &s
     mtk_writes_wait();
 }
 
-/* A pair of blocks takes every (gridDim / 2)-th pair of tiles. Every element of a, b and gated is written. */
+/* A pair of blocks processes every (gridDim / 2)-th pair of tiles. Every element of a, b and gated is written. */
 template <way WAY>
 __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
     gate_hopper(const __grid_constant__ gate_call call)
@@ -355,10 +355,10 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
         mtk_registers_take<CONSUMER_REGISTERS>();
         consume<WAY>(shared, call);
     }
-    mtk_cluster_wait(); /* the other block's copies and arrivals come here, too */
+    mtk_cluster_wait(); /* the other block's copies and arrivals also arrive here */
 }
 
-/* Returns the blocks of a launch: pairs that run at once, and no more than there are pairs of tiles. */
+/* Returns the number of blocks of a launch: resident pairs, but no more than there are pairs of tiles. */
 unsigned blocks_of(const gate_call &call)
 {
     int ordinal = 0, processors = 0, pairs = call.row_pairs * call.column_tiles;
@@ -369,7 +369,7 @@ unsigned blocks_of(const gate_call &call)
     return (unsigned)((pairs < most ? pairs : most) * CLUSTER);
 }
 
-/* Returns rows of `columns` elements, so many elements apart, as maps of the copy engine take them. */
+/* Returns rows of `columns` elements, `apart` elements apart, as a view for maps of the copy engine. */
 struct mtk_view matrix_of(mt_addr address, int64_t rows, int64_t columns, int64_t apart)
 {
     return {address, MT_BF16, {1, 1, rows, columns}, {rows * apart, rows * apart, apart, 1}};

@@ -1,5 +1,5 @@
-/* Maps of heads and matrices for the copy engine. The driver makes them; its function is looked up by name, since the module is not
- * linked with the driver. */
+/* Maps of heads and matrices for the copy engine. The driver creates them; its function is looked up by name, since the
+ * module is not linked with the driver. */
 #include "kernels/cuda/hopper.cuh"
 
 namespace
@@ -10,7 +10,7 @@ using encode_function = decltype(&cuTensorMapEncodeTiled);
 /* Returns the driver's function, or NULL. */
 encode_function find_encode()
 {
-    constexpr unsigned SINCE = 12000; /* the version that has it */
+    constexpr unsigned SINCE = 12000; /* the first version with the function */
     void *function = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, SINCE, cudaEnableDefault, &found) !=
@@ -34,7 +34,7 @@ mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int 
     const cuuint32_t box[4] = {columns, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
     for (int d = 0; d < 4; d++)
         shape[d] = (cuuint64_t)heads->shape[3 - d];
-    for (int d = 0; d < 3; d++) /* of a dimension of 1, the stride is not used, but has to be one */
+    for (int d = 0; d < 3; d++) /* the stride of a dimension of 1 is not used, but must be valid */
         stride[d] = (shape[d + 1] == 1 ? shape[0] : (cuuint64_t)heads->stride[2 - d]) * size;
     CUresult result =
         encode(map, is_narrow ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4,

@@ -1,4 +1,4 @@
-/* The tools of every launcher: division by a number known at launch, and the launch itself. */
+/* Common functions of the launchers: division by a number known at launch, and the launch itself. */
 #pragma once
 
 #include "base/status.h"
@@ -6,8 +6,8 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/queue.h"
 
-/* The most elements or rows that one launch numbers, so that they are divided in 32 bits. Launchers split more into
- * several launches. */
+/* The limit of elements or rows that one launch numbers, so that they are divided in 32 bits. Launchers split larger
+ * numbers into several launches. */
 constexpr int64_t MTK_MOST_UNITS = INT32_MAX;
 
 /* Division of n < 2^31 by a fixed divisor in 1 … 2^31, by multiplication: n / divisor = (mulhi(n, multiplier) + n) >>
@@ -40,9 +40,9 @@ static inline char *mtk_device_pointer(mt_addr address)
     return reinterpret_cast<char *>(static_cast<uintptr_t>(address));
 }
 
-/* Begins every kernel. Lets the next kernel of the queue take its place on the card, and waits until the one before has
- * ended and its results are written. So the card spends the cost of a launch while the kernel before still runs
- * (programmatic dependent launch). Before Hopper it does nothing. */
+/* Begins every kernel. Allows the next kernel of the queue to start launching, and waits until the previous one has
+ * ended and its results are visible. So the cost of a launch overlaps with the previous kernel (programmatic dependent
+ * launch). Does nothing before Hopper. */
 __device__ __forceinline__ void mtk_await_turn()
 {
 #if __CUDA_ARCH__ >= 900
@@ -51,7 +51,7 @@ __device__ __forceinline__ void mtk_await_turn()
 #endif
 }
 
-/* Fails because the card has less shared memory for a block of threads. Cards of one architecture differ in that. */
+/* Fails because the card has less shared memory per thread block. Cards of one architecture differ in that. */
 static inline mt_status mtk_fail_shared(const char *name, unsigned shared_bytes)
 {
     int ordinal = 0, most_bytes = 0;
@@ -62,8 +62,8 @@ static inline mt_status mtk_fail_shared(const char *name, unsigned shared_bytes)
                    name, shared_bytes, most_bytes);
 }
 
-/* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory besides what it declares.
- * `name` is named in the error. */
+/* Queues a kernel that begins with mtk_await_turn, with `shared_bytes` of shared memory in addition to its declared
+ * memory. Errors contain `name`. */
 template <class... PARAMETERS, class... ARGUMENTS>
 static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
                                    unsigned shared_bytes, struct mtk_queue *queue, const ARGUMENTS &...arguments)

@@ -1,6 +1,6 @@
 #include "kernels/cuda/layout.h"
 
-/* True if dimension `a` goes outside of dimension `b`. The first view in which their strides differ decides. */
+/* True if dimension `a` is outside dimension `b`. The first view with different strides decides. */
 static bool is_outer(int views, const struct mtk_view *const *view, int a, int b)
 {
     for (int v = 0; v < views; v++)
@@ -9,7 +9,7 @@ static bool is_outer(int views, const struct mtk_view *const *view, int a, int b
     return a < b;
 }
 
-/* Writes the dimensions of more than one element, fastest first. Returns their number. */
+/* Lists the dimensions with more than one element, fastest first. Returns their number. */
 static int sorted_dimensions(int views, const struct mtk_view *const *view, int *order)
 {
     int count = 0;
@@ -24,7 +24,7 @@ static int sorted_dimensions(int views, const struct mtk_view *const *view, int 
     return count;
 }
 
-/* True if in every view dimension d continues the last dimension of the layout without a gap. */
+/* True if dimension d continues the last dimension of the layout without a gap in every view. */
 static bool continues(const struct mtk_layout *layout, int views, const struct mtk_view *const *view, int d)
 {
     int last = layout->rank - 1;

@@ -1,8 +1,8 @@
-/* Layouts: views of one shape in as few dimensions as possible, for kernels to walk.
+/* Layouts: views of one shape with as few dimensions as possible, for kernels.
  *
- * Dimensions of one element are dropped. The others are sorted so that the strides of the first view rise, and
- * neighbours are merged if every view lays both out as one. A dense tensor is then one long row, however its dimensions
- * are permuted. Dimension 0 varies fastest. */
+ * Dimensions of one element are dropped. The others are sorted so that the strides of the first view increase, and
+ * neighbours are merged if they are contiguous in every view. A dense tensor is then one long row, however its
+ * dimensions are permuted. Dimension 0 varies fastest. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -21,7 +21,7 @@ struct mtk_layout {
 extern "C" {
 #endif
 
-/* Plans the layout of `views` views, all of the shape of the first. */
+/* Plans the layout of `views` views, all with the shape of the first. */
 void mtk_layout_plan(int views, const struct mtk_view *const *view, struct mtk_layout *out);
 
 #ifdef __cplusplus

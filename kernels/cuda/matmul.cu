@@ -1,14 +1,14 @@
 /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], by cuBLAS, one call for each o.
  * Every element of `out` is written.
  *
- * cuBLAS takes matrices by columns. A matrix by rows is its transpose by columns, so
+ * cuBLAS reads matrices by columns. A matrix by rows is its transpose by columns, so
  *
  *   out by rows      out' = b' a', with everything transposed, and no copy
  *   out by columns   out = a b
  *
- * and an operand is read transposed if its layout differs from out's. fp32 is computed in fp32, or in tf32 if asked
- * for. bf16 and fp8 are summed in fp32 and rounded once, or not at all if out is fp32. fp8 is multiplied by cublasLt
- * alone, and only as the matrix units of Hopper read it: both operands dense along k. */
+ * and an operand is read transposed if its layout differs from out's. fp32 is computed in fp32, or in tf32 if
+ * requested. bf16 and fp8 are summed in fp32 and rounded once, or not at all if out is fp32. Only cublasLt multiplies
+ * fp8, in the layout of Hopper's matrix units: both operands dense along k. */
 #include "kernels/cuda/launch.cuh"
 
 #include "kernels/cuda/cuda_call.h"
@@ -23,8 +23,8 @@ struct layout {
     int64_t leading;
 };
 
-/* Returns the elements from one row to the next if rows, of `columns` elements, are dense, otherwise 0. A dimension of
- * one element may have any stride. */
+/* Returns the distance of rows in elements if rows, of `columns` elements, are dense, otherwise 0. A dimension of one
+ * element may have any stride. */
 static int64_t rows_apart(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
 {
     bool columns_adjoin = column_stride == 1 || columns == 1;
@@ -48,8 +48,8 @@ static mt_status fail_layout(const char *which, const struct mtk_view *m)
                    (long long)m->shape[2], (long long)m->shape[3], (long long)m->stride[2], (long long)m->stride[3]);
 }
 
-/* Gives cuBLAS its workspace, unless it has that already. With 0 bytes it returns to its own workspace, which setting
- * the stream does: the memory of the last one may be in other use by now. */
+/* Sets cuBLAS's workspace, unless it already has it. With 0 bytes, returns to cuBLAS's own workspace by setting the
+ * stream, since the memory of the last workspace may be used for other purposes by now. */
 static mt_status use_workspace(struct mtk_queue *queue, mt_addr workspace, uint64_t bytes)
 {
     mt_addr place = bytes > 0 ? workspace : 0;
@@ -139,8 +139,8 @@ static cublasStatus_t multiply(const struct mtk_product *how, const product *p, 
                                          CUBLAS_GEMM_DEFAULT);
 }
 
-/* True if the fastest kernel is to be measured: for one product on the matrix units. For plain fp32 cuBLAS's guess is
- * the fastest. */
+/* True if the fastest kernel should be measured: for a single product on the matrix units. For plain fp32, cuBLAS's
+ * heuristic choice is the fastest. */
 static bool is_single(const mtk_product *how, const struct mtk_view *out, const struct mtk_view *a)
 {
     bool on_matrix_units = a->dtype == MT_BF16 || (a->dtype == MT_F32 && how->math == MTK_MATH_TF32);
@@ -170,7 +170,7 @@ static mtk_blas_product blas_product_of(const mtk_product *how, const product *p
             .b_scale = mtk_device_pointer(p->b_scale)};
 }
 
-/* Adds the sizes and dtypes of a product to the error that it failed with. */
+/* Adds the sizes and dtypes of a product to its error. */
 static mt_status fail_product(mt_status status, const struct mtk_view *out, const struct mtk_view *a,
                               const struct mtk_view *b)
 {
@@ -180,7 +180,7 @@ static mt_status fail_product(mt_status status, const struct mtk_view *out, cons
                            mt_dtype_name(b->dtype), mt_dtype_name(out->dtype));
 }
 
-/* Queues a product of fp8, on the fastest kernel or on the one that cuBLAS guesses. */
+/* Queues a product of fp8, with the fastest kernel or cuBLAS's heuristic choice. */
 static mt_status multiply_fp8(const mtk_product *how, const product *p, mt_addr workspace, uint64_t workspace_bytes,
                               struct mtk_queue *queue)
 {

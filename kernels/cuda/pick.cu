@@ -1,14 +1,14 @@
 /* One element of each row, by index.
  *
  *   pick        out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]
- *   place_add   out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]   nothing else of out is touched
+ *   place_add   out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]   other elements of out are unchanged
  *
- * Rows do not overlap, so no order has to be kept between threads. */
+ * Rows do not overlap, so threads need no order. */
 #include "kernels/cuda/view.cuh"
 
 constexpr int THREADS = 128;
 
-/* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. A thread takes one row, a block THREADS rows. Every element of out is
+/* out[i,j,n,0] = in[i,j,n,index[i,j,n,0]]. A thread processes one row, a block THREADS rows. Every element of out is
  * written. */
 __global__ void __launch_bounds__(THREADS)
     pick_kernel(mtk_device_view out, mtk_device_view in, mtk_device_view index, mtk_rows rows)
@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(THREADS)
     mtk_store<double>(out.at(i, j, n, 0), out.dtype, mtk_load<double>(in.at(i, j, n, c), in.dtype));
 }
 
-/* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]. A thread takes one row, a block THREADS rows. One element of each row is
- * added to. */
+/* out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]. A thread processes one row, a block THREADS rows. One element of each row
+ * is added to. */
 __global__ void __launch_bounds__(THREADS)
     place_add_kernel(mtk_device_view out, mtk_device_view index, mtk_device_view in, mtk_rows rows)
 {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(THREADS)
     mtk_store<double>(to, out.dtype, sum);
 }
 
-/* Queues a kernel with a thread for each row of `narrow`, which is (…, 1). The kernel takes a, b and c. */
+/* Queues a kernel with one thread per row of `narrow`, which is (…, 1). The kernel's arguments are a, b and c. */
 typedef void row_kernel(mtk_device_view, mtk_device_view, mtk_device_view, mtk_rows);
 static mt_status launch(const char *name, row_kernel *kernel, const struct mtk_view *narrow, const struct mtk_view *a,
                         const struct mtk_view *b, const struct mtk_view *c, struct mtk_queue *queue)

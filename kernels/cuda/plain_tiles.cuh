@@ -1,8 +1,8 @@
 /* Tiles of fp32 in shared memory and their products without matrix units, by a block of 16 x 16 threads.
  *
- * A block has MTK_OWN rows of its own and streams MTK_STREAM others past them. Of a product of own and streamed rows,
- * (OWN x STREAM), thread (y, x) has rows y + 16 i and columns x + 16 j; of a product as wide as a head, (OWN x WIDTH),
- * too. The 16 threads of a row are half a warp. */
+ * A block has MTK_OWN rows and streams tiles of MTK_STREAM other rows. In a product of own and streamed rows (OWN x
+ * STREAM), thread (y, x) has rows y + 16 i and columns x + 16 j; the same in a product as wide as a head (OWN x WIDTH).
+ * The 16 threads of a row are half a warp. */
 #pragma once
 
 #include "kernels/cuda/flash.cuh"
@@ -111,7 +111,7 @@ template <int WIDTH> __device__ __forceinline__ void mtk_plain_clear(float (&sum
             sum[i][j] = 0;
 }
 
-/* Writes own rows from `first` on: sum times a factor for each row. */
+/* Writes own rows from `first` on: sum times one factor per row. */
 template <int WIDTH>
 __device__ __forceinline__ void mtk_plain_write(mtk_head<float> head, int first, int length, int features,
                                                 const float (&sum)[MTK_OWN_EACH][WIDTH / MTK_SIDE],

@@ -6,30 +6,30 @@
 #include <cstring>
 #include <cublasLt.h>
 
-/* Products of fewer operations are not measured. cuBLAS lists candidates with the likeliest first. */
+/* Products with fewer operations are not measured. cuBLAS lists the likeliest candidates first. */
 constexpr double LEAST_OPERATIONS = 1 << 28;
 constexpr int MOST_CANDIDATES = 12;
 
 /* Each candidate is first timed for FEWEST_RUNS runs. Those that take at most CONTENDS times as long as the fastest
  * then run for TURN_MS each, in TURNS turns. A card at its power limit lowers its clocks within milliseconds, and more
- * for kernels that take more power: so the fastest kernel of a moment is not always the fastest in a step. */
+ * for kernels that need more power: so the momentarily fastest kernel is not always the fastest in a step. */
 constexpr float CONTENDS = 1.5f, TURN_MS = 2;
 constexpr int TURNS = 3, FEWEST_RUNS = 2, MOST_RUNS = 256;
 
-/* Times within AS_GOOD are equal, and the likelier candidate is taken. One that sums in another order must take less
- * than the share WORTH_OTHER_BITS of the time. */
+/* Times within AS_GOOD count as equal, and the likelier candidate is chosen. A candidate with another order of sums
+ * must take less than the share WORTH_OTHER_BITS of the time. */
 constexpr float AS_GOOD = 1.02f, WORTH_OTHER_BITS = 0.875f;
 
-/* The alignment of the addresses that cuBLAS gets, and the bytes at the end of the workspace that hold a digest. */
+/* The alignment of cuBLAS's addresses, and the bytes for a digest at the end of the workspace. */
 constexpr uint64_t ALIGNMENT = 256;
 
-/* The key of a product: products are of one kind if all of these numbers are equal. */
+/* The key of a product: products are equal in kind if all these numbers are equal. */
 enum { KEY_NUMBERS = 13 };
 struct key {
     int64_t number[KEY_NUMBERS];
 };
 
-/* The kernel for one kind of product. It owns the descriptions that are not NULL. */
+/* The kernel for one kind of product. Owns the descriptors that are not NULL. */
 struct mtk_choice {
     struct key key;
     bool is_usable; /* cuBLAS has a kernel for it */
@@ -39,8 +39,8 @@ struct mtk_choice {
     struct mtk_choice *next;
 };
 
-/* The way in which a kernel was chosen. Both may be there for one kind of product: what can't be measured now is
- * guessed. */
+/* How a kernel was chosen. Both may exist for one kind of product: if it can't be measured now, the heuristic choice is
+ * used. */
 enum way { MEASURED, GUESSED };
 
 static key key_of(const mtk_blas_product *p, way way)
@@ -84,9 +84,9 @@ static int64_t size_of(cudaDataType_t type)
     return type == CUDA_R_16BF ? 2 : 4;
 }
 
-/* ---- asking cuBLAS ---- */
+/* ---- queries of cuBLAS ---- */
 
-/* A handle of cuBLAS is also one of cublasLt. */
+/* A cuBLAS handle is also a cublasLt handle. */
 static cublasLtHandle_t library(const mtk_queue *queue)
 {
     return reinterpret_cast<cublasLtHandle_t>(queue->blas);
@@ -112,13 +112,13 @@ static bool describe(const mtk_blas_product *p, mtk_choice *out)
            describe_matrix(&out->c, p->out_type, CUBLAS_OP_N, p->m, p->n, p->c_leading);
 }
 
-/* Returns the bytes of a workspace that products use: not the end, which holds a digest. */
+/* Returns the bytes of a workspace for products, without the digest at its end. */
 static uint64_t usable(uint64_t workspace_bytes)
 {
     return workspace_bytes > ALIGNMENT ? workspace_bytes - ALIGNMENT : 0;
 }
 
-/* Lists at most `most` kernels that sum in fp32 throughout. Returns their number. */
+/* Lists at most `most` kernels that sum entirely in fp32. Returns their number. */
 static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uint64_t workspace_bytes, int most,
                            cublasLtMatmulHeuristicResult_t *out)
 {
@@ -140,8 +140,8 @@ static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uin
 
 /* ---- measuring ---- */
 
-/* *sum += a digest of the words, which differs between sequences of words. A block takes blockDim.x neighbouring words
- * at a time, a thread one of every gridDim.x * blockDim.x. *sum is added to. */
+/* *sum += a digest of the words, which differs between sequences of words. A block reads blockDim.x adjacent words at a
+ * time, a thread every gridDim.x * blockDim.x-th word. *sum is added to. */
 __global__ void digest_kernel(const uint32_t *words, int64_t count, unsigned long long *sum)
 {
     mtk_await_turn();
@@ -155,17 +155,17 @@ __global__ void digest_kernel(const uint32_t *words, int64_t count, unsigned lon
     atomicAdd(sum, mine);
 }
 
-/* One product, with the queue and the workspace in which it is measured. */
+/* One product, with the queue and the workspace for measuring it. */
 struct trial {
     mtk_queue *queue;
     const mtk_choice *choice;
     const mtk_blas_product *product;
     void *workspace;
-    uint64_t workspace_bytes; /* the last ALIGNMENT hold the digest */
+    uint64_t workspace_bytes; /* the last ALIGNMENT bytes hold the digest */
     cudaEvent_t begin, end;
 };
 
-/* Tells cuBLAS where the scales of this product are, if it has some. */
+/* Passes the addresses of the product's scales, if any, to cuBLAS. */
 static bool set_scales(const mtk_choice *choice, const mtk_blas_product *p)
 {
     return p->a_scale == nullptr ||
@@ -200,7 +200,7 @@ static bool digest(const trial &t, const cublasLtMatmulAlgo_t *algorithm, unsign
            cudaStreamSynchronize(t.queue->stream) == cudaSuccess;
 }
 
-/* Returns the time of one product, of `runs` one after the other, or 0 if it can't be measured. */
+/* Returns the time of one product, from `runs` consecutive ones; 0 if it can't be measured. */
 static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int runs)
 {
     float ms = 0;
@@ -214,14 +214,14 @@ static float time_of(const trial &t, const cublasLtMatmulAlgo_t *algorithm, int 
     return ms / (float)runs;
 }
 
-/* The findings about a candidate. With a time of 0 it can't be used or is too slow. */
+/* The results for a candidate. With a time of 0 it can't be used or is too slow. */
 struct finding {
     float ms;
     unsigned long long digest;
-    bool is_alike; /* its result has the bits of the usual order of sums */
+    bool is_alike; /* its result has the same bits as the usual order of sums */
 };
 
-/* True if a candidate sums each element in one go. */
+/* True if a candidate does not split the sums. */
 static bool is_whole(const cublasLtMatmulAlgo_t *algorithm)
 {
     int32_t pieces = 0;
@@ -231,8 +231,8 @@ static bool is_whole(const cublasLtMatmulAlgo_t *algorithm)
            pieces == 1;
 }
 
-/* Returns the likeliest candidate that is about as fast as the fastest, among those that are alike or among the others;
- * -1 if there is none. */
+/* Returns the likeliest candidate that is about as fast as the fastest, among candidates with or without the usual
+ * bits; -1 if there is none. */
 static int pick(const finding *findings, int count, bool is_alike)
 {
     float best = 0;
@@ -248,7 +248,7 @@ static int pick(const finding *findings, int count, bool is_alike)
 /* Finds the digest and a first time of each candidate. */
 static void look(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
 {
-    int usual = -1; /* the first that sums in one go, or the first */
+    int usual = -1; /* the first that does not split the sums, or the first */
     for (int i = 0; i < count; i++) {
         if (!digest(t, &candidates[i].algo, &findings[i].digest))
             continue;
@@ -260,14 +260,14 @@ static void look(const trial &t, const cublasLtMatmulHeuristicResult_t *candidat
         findings[i].is_alike = usual >= 0 && findings[i].digest == findings[usual].digest;
 }
 
-/* Runs a candidate for the time of a turn. Returns the time of one run, or 0 if it can't be measured. */
+/* Runs a candidate for one turn. Returns the time of one run; 0 if it can't be measured. */
 static float take_turn(const trial &t, const cublasLtMatmulAlgo_t *algorithm, float expected_ms)
 {
     int runs = (int)(TURN_MS / expected_ms);
     return time_of(t, algorithm, runs < FEWEST_RUNS ? FEWEST_RUNS : runs > MOST_RUNS ? MOST_RUNS : runs);
 }
 
-/* Replaces the times by the sums of TURNS turns, and by 0 for candidates that are too slow to take part. */
+/* Replaces the times by the sums of TURNS turns, and by 0 for candidates that are too slow. */
 static void compare(const trial &t, const cublasLtMatmulHeuristicResult_t *candidates, int count, finding *findings)
 {
     float best = 0, first_ms[MOST_CANDIDATES];
@@ -308,7 +308,7 @@ static bool measure(trial t, mtk_choice *choice)
         cudaEventDestroy(t.begin);
     if (t.end != nullptr)
         cudaEventDestroy(t.end);
-    (void)cudaGetLastError(); /* a candidate's error is not the next launch's */
+    (void)cudaGetLastError(); /* clear a candidate's error, which would be returned by the next launch */
     if (chosen >= 0)
         choice->algorithm = candidates[chosen].algo;
     return chosen >= 0;
@@ -316,7 +316,7 @@ static bool measure(trial t, mtk_choice *choice)
 
 /* ---- */
 
-/* True if a product is large enough to be measured, and its result one piece of aligned memory. */
+/* True if a product is large enough for measuring, and its result is one contiguous, aligned range. */
 static bool is_eligible(const mtk_blas_product *p, mt_addr workspace, uint64_t workspace_bytes)
 {
     uintptr_t addresses = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)workspace;
@@ -331,8 +331,8 @@ static bool is_captured(const mtk_queue *queue)
     return cudaStreamIsCapturing(queue->stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
 }
 
-/* Adds a choice, which describes the product but has no kernel yet. It is usable if the description is. Returns nullptr
- * if there is no memory for it. */
+/* Adds a choice, which describes the product but has no kernel yet. It is usable if the description is valid. Returns
+ * nullptr if there is no memory for it. */
 static mtk_choice *add(mtk_queue *queue, const mtk_blas_product *product, way way)
 {
     mtk_choice *choice = static_cast<mtk_choice *>(calloc(1, sizeof *choice));
@@ -364,7 +364,7 @@ bool mtk_choice_multiply(struct mtk_queue *queue, const struct mtk_blas_product 
     return choice->is_usable && multiply(t, &choice->algorithm) == CUBLAS_STATUS_SUCCESS;
 }
 
-/* Asks cuBLAS for the kernel that it thinks the fastest. Returns false if there is none. */
+/* Gets cuBLAS's heuristic choice. Returns false if there is none. */
 static bool guess(const trial &t, mtk_choice *choice)
 {
     cublasLtMatmulHeuristicResult_t first;

@@ -1,19 +1,20 @@
-/* Sums, means and maxima over any set of dimensions. The maximum of operands with a nan is nan.
+/* Sums, means and maxima over any set of dimensions. The maximum is nan if any operand is.
  *
- * The dimensions of `in` are sorted so that its strides rise, and merged where possible. Each is kept or reduced. If
- * the fastest is reduced, a warp or a block takes one element of `out`. If it is kept, a block takes 32 neighbours:
+ * The dimensions of `in` are sorted so that its strides increase, and merged if possible. Each is kept or reduced. If
+ * the fastest is reduced, a warp or a block computes one element of `out`. If it is kept, a block computes 32
+ * neighbours:
  *
- *   rows      one group of threads   ─▶ lanes stride along what is reduced ─▶ tree of partial results ─▶ 1 element
- *   columns   32 x 32 threads        ─▶ x: element of out, y: every 32nd of what is reduced ─▶ tree ─▶ 32 elements
+ *   rows      one group of threads   ─▶ lanes stride along the reduced part ─▶ tree of partial results ─▶ 1 element
+ *   columns   32 x 32 threads        ─▶ x: element of out, y: every 32nd reduced element ─▶ tree ─▶ 32 elements
  *
- * The order of summation follows from shapes alone, so that equal inputs give equal sums. */
+ * The order of summation depends only on shapes, so that equal inputs give equal sums. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 constexpr int WARP = 32, VEC = 4, ROW_THREADS = 256, MOST_ROW_THREADS = 1024, COLUMN_ROWS = 32;
-constexpr int64_t WARP_LONGEST = 1024; /* elements that one warp reduces; longer rows take a block */
+constexpr int64_t WARP_LONGEST = 1024; /* elements per warp; longer rows use a block */
 
-/* Some of the dimensions, numbered together. A number is split by the sizes, fastest first. Strides in bytes. */
+/* Some of the dimensions, numbered together. A number is divided by the sizes, fastest first. Strides in bytes. */
 struct part {
     int rank;
     uint32_t count;
@@ -56,7 +57,7 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T start_value()
     return IS_MAX ? -(T)INFINITY : 0;
 }
 
-/* Returns the combination of all lanes' values, in lane 0. */
+/* Returns the combination of all lanes' values to lane 0. */
 template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_warp(T value)
 {
 #pragma unroll
@@ -65,7 +66,7 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_warp(T v
     return value;
 }
 
-/* Returns the combination of all threads' values, in thread 0 of the block. */
+/* Returns the combination of all threads' values to thread 0 of the block. */
 template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_block(T value)
 {
     __shared__ T of_warp[WARP];
@@ -80,7 +81,7 @@ template <typename T, bool IS_MAX> __device__ __forceinline__ T combine_block(T 
     return value;
 }
 
-/* Returns the part of thread `first` of `threads` of the row at `row`: every threads-th element, or group of V
+/* Returns the part of thread `first` of `threads` in the row at `row`: every threads-th element, or group of V
  * neighbours. */
 template <typename T, bool IS_MAX, int V>
 __device__ __forceinline__ T reduce_lane(const reduction &r, const char *row, uint32_t first, uint32_t threads)
@@ -106,8 +107,8 @@ __device__ __forceinline__ T reduce_lane(const reduction &r, const char *row, ui
     return lane[0];
 }
 
-/* out[k] = reduction over r of in[k, r]. A warp takes one k, or with BY_BLOCK a whole block does; a thread takes every
- * so many of r. Every element of out is written. */
+/* out[k] = reduction over r of in[k, r]. A warp, or with BY_BLOCK a block, computes one k; its threads share r. Every
+ * element of out is written. */
 template <typename T, bool IS_MAX, int V, bool BY_BLOCK>
 __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
     reduce_rows_kernel(const __grid_constant__ reduction r)
@@ -125,8 +126,8 @@ __global__ void __launch_bounds__(BY_BLOCK ? MOST_ROW_THREADS : ROW_THREADS)
         mtk_store<T>(r.out + out_place, r.out_dtype, value / (T)r.divisor);
 }
 
-/* out[k] = reduction over r of in[k, r], for neighbouring k that are neighbours in memory. A block of 32 x COLUMN_ROWS
- * threads takes 32 of k, a thread every COLUMN_ROWS-th of r for one k. Every element of out is written. */
+/* out[k] = reduction over r of in[k, r], for adjacent k that are adjacent in memory. A block of 32 x COLUMN_ROWS
+ * threads computes 32 of k, a thread every COLUMN_ROWS-th of r for one k. Every element of out is written. */
 template <typename T, bool IS_MAX>
 __global__ void __launch_bounds__(WARP *COLUMN_ROWS) reduce_columns_kernel(const __grid_constant__ reduction r)
 {
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(WARP *COLUMN_ROWS) reduce_columns_kernel(const
         mtk_store<T>(r.out + out_place, r.out_dtype, of_row[0][threadIdx.x] / (T)r.divisor);
 }
 
-/* Writes the dimensions in which `in` has more than one element, by rising stride, with repeated ones last. Returns
+/* Lists the dimensions in which `in` has more than one element, by increasing stride, with repeated ones last. Returns
  * their number. */
 static int sorted_dimensions(const struct mtk_view *in, int *order)
 {
@@ -170,7 +171,7 @@ static int sorted_dimensions(const struct mtk_view *in, int *order)
     return count;
 }
 
-/* Appends dimension d, merged with the one before if both views allow it. */
+/* Appends dimension d, merged with the previous one if possible in both views. */
 static void part_add(part *p, const struct mtk_view *in, const struct mtk_view *out, int d)
 {
     int64_t in_stride = in->stride[d] * mtk_size_of(in->dtype), size = in->shape[d];
@@ -243,7 +244,7 @@ template <typename T, bool IS_MAX> static mt_status launch(const reduction &r, s
                       queue, r);
 }
 
-/* Halves the first dimension that is kept, for more elements than one launch numbers. Returns false if there is
+/* Halves the first kept dimension, if there are more elements than one launch can number. Returns false if there is
  * none. */
 static bool halve(struct mtk_view *out, struct mtk_view *in, struct mtk_view *rest_out, struct mtk_view *rest_in)
 {

@@ -1,16 +1,16 @@
 /* RMSNorm of contiguous rows and its gradients; formulas in kernels/kernels.h.
  *
- * A block takes a row, a thread UNITS times VEC neighbours of it. They stay in registers, so that each row is read
+ * A block processes one row, a thread UNITS times VEC neighbours, which stay in registers, so that each row is read
  * once. In the gradient, a thread has the same columns in all rows of its block. So the sums for the gradient of the
  * weight stay in registers too, until the block writes them as one of at most MTK_NORM_PARTS parts. A second kernel
- * adds up the parts in order. */
+ * adds the parts in order. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
 constexpr int MOST_THREADS = 640, SUM_COLUMNS = 32, SUM_GROUPS = 32;
 
-/* A contiguous tensor, absent without a base. */
+/* A contiguous tensor; absent if it has no base. */
 struct rows {
     char *base;
     int dtype;
@@ -32,8 +32,8 @@ struct norm_grad_call {
     uint32_t columns, count;
 };
 
-/* A dtype that is looked at when the kernel runs. Other kernels are compiled for known dtypes: WIDE that of the
- * residual stream and of sums, NARROW that of the operands of products. */
+/* A dtype that is checked at run time. Other kernels are compiled for known dtypes: WIDE is the residual stream's and
+ * the sums', NARROW the dtype of the products' operands. */
 constexpr int ANY = -1;
 
 template <typename T, int VEC, int DTYPE>
@@ -63,7 +63,7 @@ template <typename T, int VEC, int DTYPE> __device__ __forceinline__ void round_
     mtk_decode<T, VEC>(mtk_encode<T, VEC>(value, dtype), dtype, value);
 }
 
-/* Returns the first column of unit u of this thread. If it is not below `columns`, the thread has no such unit. */
+/* Returns the first column of unit u of this thread. If it is not below `columns`, the thread has no unit u. */
 template <int VEC> __device__ __forceinline__ uint32_t column_of(int u)
 {
     return (u * blockDim.x + threadIdx.x) * VEC;
@@ -79,8 +79,8 @@ __device__ __forceinline__ double inverse_root(double x)
     return 1 / sqrt(x);
 }
 
-/* sum = x + y (x without a y), rstd = 1 / sqrt(mean of sum² + epsilon), out = sum * rstd * weight. A block takes the
- * row of its number, a thread UNITS times VEC columns. Every element of out, and of sum and rstd if they are there, is
+/* sum = x + y (x without a y), rstd = 1 / sqrt(mean of sum² + epsilon), out = sum * rstd * weight. A block processes
+ * the row with its number, a thread UNITS times VEC columns. Every element of out, and of sum and rstd if present, is
  * written. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(const __grid_constant__ norm_call c)
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
             squares += x[u][e] * x[u][e];
     }
     T scale = inverse_root(mtk_block_sum(squares, of_warp) / (T)c.columns + (T)c.epsilon);
-    if (sizeof(T) == sizeof(double) && c.x.dtype != MT_F64) /* rounded as it is stored */
+    if (sizeof(T) == sizeof(double) && c.x.dtype != MT_F64) /* as rounded when stored */
         scale = (T)(float)scale;
     if (threadIdx.x == 0 && c.rstd.base != nullptr)
         mtk_store<T>(c.rstd.at(blockIdx.x), c.rstd.dtype, scale);
@@ -127,12 +127,12 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
     }
 }
 
-/* A thread's part of a row. dx begins as the numbers that are added to it. */
+/* A thread's part of a row. dx initially has the numbers to be added to it. */
 template <typename T, int VEC, int UNITS> struct grad_row {
     T grad[UNITS][VEC], x[UNITS][VEC], dx[UNITS][VEC], scale;
 };
 
-/* Computes one row: dx, its cast, and out in the place of the gradient. Adds grad * x * scale to `sums`. */
+/* Computes one row: dx, its cast, and out in place of the gradient. Adds grad * x * scale to `sums`. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t row, grad_row<T, VEC, UNITS> &r,
                                             const T (&weight)[UNITS][VEC], T (&sums)[UNITS][VEC], T *of_warp)
@@ -169,7 +169,7 @@ __device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t ro
     }
 }
 
-/* Reads a row, dx only if there is something that is added to it. */
+/* Reads a row; dx only if it is added to. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __device__ __forceinline__ void read_row(const norm_grad_call &c, uint32_t row, grad_row<T, VEC, UNITS> *out)
 {
@@ -188,8 +188,8 @@ __device__ __forceinline__ void read_row(const norm_grad_call &c, uint32_t row, 
 }
 
 /* With u = x * rstd and g = grad * weight: dx = before + rstd (g - u * mean of g u), cast = dx, grad = u * weight. A
- * block takes every gridDim-th row from its number on, a thread UNITS times VEC columns, and writes the sum of grad * u
- * over its rows as one row of partial_sum. Nothing is added to. */
+ * block processes every gridDim-th row from its number on, a thread UNITS times VEC columns, and writes the sum of grad
+ * * u over its rows as one row of partial_sum. Nothing is added to. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
 __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1)
     norm_grad_kernel(const __grid_constant__ norm_grad_call c)
@@ -218,8 +218,8 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1)
             store<T, VEC, WIDE>(c.partial_sum, (int64_t)blockIdx.x * c.columns + column_of<VEC>(u), sums[u]);
 }
 
-/* ---- Narrow rows of fp32, with gradients in bf16 or fp32. A block has little of such a row under way. So it reads the
- * next row before it adds up this one. */
+/* ---- Narrow rows of fp32, with gradients in bf16 or fp32. A block has few bytes of such a row in flight. So it reads
+ * the next row before it processes this one. */
 
 constexpr int MOST_THREADS_AHEAD = 256, AHEAD_VEC = 4;
 
@@ -257,7 +257,7 @@ __device__ __forceinline__ grad_row<float, AHEAD_VEC, 1> row_of(const norm_grad_
     return r;
 }
 
-/* Computes what norm_grad_kernel does, a thread AHEAD_VEC columns. */
+/* Computes the same as norm_grad_kernel, with AHEAD_VEC columns per thread. */
 template <int NARROW>
 __global__ void __launch_bounds__(MOST_THREADS, 2) norm_grad_ahead_kernel(const __grid_constant__ norm_grad_call c)
 {
@@ -281,9 +281,8 @@ __global__ void __launch_bounds__(MOST_THREADS, 2) norm_grad_ahead_kernel(const 
         store<float, AHEAD_VEC, MT_F32>(c.partial_sum, (int64_t)blockIdx.x * c.columns + column, sums[0]);
 }
 
-/* dweight = beta * dweight + the sum of `parts` rows of partial_sum. A block takes 32 columns. A group of its threads
- * takes every SUM_GROUPS-th part, and the first group adds up the groups in order. dweight is added to if beta is not
- * 0. */
+/* dweight = beta * dweight + the sum of `parts` rows of partial_sum. A block has 32 columns. A group of its threads
+ * sums every SUM_GROUPS-th part, and the first group adds the groups in order. dweight is added to if beta is not 0. */
 template <typename T>
 __global__ void __launch_bounds__(SUM_COLUMNS *SUM_GROUPS)
     sum_parts_kernel(struct rows dweight, struct rows partial_sum, uint32_t columns, uint32_t parts, T beta)
@@ -313,7 +312,7 @@ static struct rows rows_of(const struct mtk_view *view)
     return {mtk_device_pointer(view->address), view->dtype};
 }
 
-/* The cut of a row into units of `vec` neighbours, `units` for each thread. */
+/* The division of a row into units of `vec` neighbours, `units` per thread. */
 struct cut {
     int vec, units;
     unsigned threads;
@@ -349,7 +348,7 @@ static mt_status row_count(const char *op, const struct mtk_view *x, uint32_t *o
     return MT_OK;
 }
 
-/* True if a view is computed in double. Absent views don't count. */
+/* True if any view is computed in double. Absent views are ignored. */
 static bool is_any_wide(const struct mtk_view *const *views, int count)
 {
     bool is_wide = false;
@@ -358,7 +357,7 @@ static bool is_any_wide(const struct mtk_view *const *views, int count)
     return is_wide;
 }
 
-/* The dtypes that kernels are compiled for besides ANY. */
+/* The dtypes for which kernels are compiled in addition to ANY. */
 enum known_dtypes { KNOWN_NONE, KNOWN_F32, KNOWN_BF16 };
 
 static enum known_dtypes known_of(const struct mtk_view *const *wide, int wides, const struct mtk_view *const *narrow,
@@ -373,7 +372,7 @@ static enum known_dtypes known_of(const struct mtk_view *const *wide, int wides,
     return narrow[0]->dtype == MT_F32 ? KNOWN_F32 : narrow[0]->dtype == MT_BF16 ? KNOWN_BF16 : KNOWN_NONE;
 }
 
-/* Calls `launch` with the types and sizes of a cut as template arguments. */
+/* Calls `launch` with the types and sizes of a division as template arguments. */
 template <template <typename, int, int, int, int> class LAUNCH, class CALL>
 static mt_status launch_cut(const struct cut *cut, bool is_wide, enum known_dtypes known, const CALL &call,
                             unsigned blocks, struct mtk_queue *queue)

@@ -8,9 +8,9 @@
 
 constexpr int THREADS = 128, SHARERS = 8;
 
-/* (a, b) becomes (a cos - b sin, a sin + b cos). A thread takes one pair (t, p), and turns it at SHARERS places (i, j)
- * by sines that it computes once. A block takes THREADS neighbouring pairs. Sines are computed in double, since an
- * angle may have thousands of turns. Every element of out is written. */
+/* (a, b) becomes (a cos - b sin, a sin + b cos). A thread has one pair (t, p), and rotates it at SHARERS positions (i,
+ * j) with sines that it computes once. A block has THREADS adjacent pairs. Sines are computed in double, since an angle
+ * may have thousands of turns. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     rotate_kernel(double theta, int direction, mtk_device_view out, mtk_device_view in, mtk_divisor pairs,
                   uint32_t turns, mtk_divisor heads, uint32_t places, int64_t dimension)
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Queues one launch, of at most MOST_PLACES places. */
+/* Queues one launch with at most MOST_PLACES positions. */
 static mt_status launch(double theta, int direction, const struct mtk_view *out, const struct mtk_view *in,
                         struct mtk_queue *queue)
 {

@@ -3,7 +3,7 @@
  *   gather_rows        out[i,j,n,c] = table[0,0,index[i,j,n,0],c]
  *   scatter_add_rows   table[0,0,index[i,j,n,0],c] += in[i,j,n,c]   rounded after each addition, in row-major order
  *
- * Every element of `out` is written. Of the table only the rows that an index names are added to. */
+ * Every element of `out` is written. Only the table's rows that are in the index are added to. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/view.cuh"
 
@@ -16,8 +16,8 @@ __device__ __forceinline__ int64_t index_at(const mtk_device_view &index, const 
     return *reinterpret_cast<const int64_t *>(index.at(i, j, n, 0));
 }
 
-/* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]. A block takes the row of its number, a thread every THREADS-th column of
- * it. Every element of out is written. */
+/* out[i,j,n,c] = table[0,0,index[i,j,n,0],c]. A block processes the row with its number, a thread every THREADS-th
+ * column. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(mtk_device_view out, mtk_device_view table, mtk_device_view index, mtk_rows rows, int64_t columns)
 {
@@ -29,21 +29,21 @@ __global__ void __launch_bounds__(THREADS)
         mtk_store<double>(out.at(i, j, n, c), out.dtype, mtk_load<double>(table.at(0, 0, row, c), table.dtype));
 }
 
-/* ---- scatter_add_rows. A block has some columns of some rows of the table: those rows whose numbers leave a certain
- * remainder. So no two blocks add to one element. It looks through all indices, lists those that name its rows, in order,
- * sorts the list by row, and makes reads of it:
+/* ---- scatter_add_rows. A block has some columns of some rows of the table: the rows whose numbers leave a certain
+ * remainder. So no two blocks add to the same element. It scans all indices, lists those of its rows in order, sorts
+ * the list by row, and converts it to reads:
  *
  *   row 7 of the table | row 3 of in | row 90 of in | row 12 of the table | row 17 of in | …
  *
- * A thread makes many of them at once, and adds up from one row of the table to the next. */
+ * A thread issues many of them at once, and sums from one row of the table to the next. */
 
-constexpr int ADD_BLOCKS = 512; /* in all: parts of columns times groups of rows */
+constexpr int ADD_BLOCKS = 512; /* in total: parts of columns times groups of rows */
 constexpr int ADD_THREADS = 256, ADD_WARPS = ADD_THREADS / MTK_WARP;
-constexpr int PASS = 32;                   /* indices that a thread looks at, at once: a lane has bits of 32 */
-constexpr int ALL_READS = 2 * ADD_THREADS; /* a list has an entry a thread, and each may be the first of its row */
+constexpr int PASS = 32;                   /* indices that a thread scans at once: one bit each in 32 bits */
+constexpr int ALL_READS = 2 * ADD_THREADS; /* a list has one entry per thread, and each may be the first of its row */
 constexpr uint32_t EVERY = 0xFFFFFFFFu;
 
-/* A dtype that is looked at when the kernel runs. */
+/* A dtype that is checked at run time. */
 constexpr int ANY = -1;
 
 /* The parameters of a launch. */
@@ -54,7 +54,7 @@ struct add_call {
     int64_t columns;
 };
 
-/* Rows of the table, and the rows of `in` that are added to them. */
+/* Rows of the table, and the rows of `in` to add to them. */
 struct entries {
     uint32_t row[ADD_THREADS], position[ADD_THREADS];
 };
@@ -63,13 +63,13 @@ struct entries {
 struct add_list {
     uint32_t matches[ADD_WARPS]; /* of each warp, in a pass */
     entries found, sorted;
-    uint32_t is_first[ADD_WARPS];            /* of its row: bits of sorted entries */
-    int64_t offset[ALL_READS];               /* of what is read, from the beginning of its tensor */
+    uint32_t is_first[ADD_WARPS];            /* in its row: bits of sorted entries */
+    int64_t offset[ALL_READS];               /* of reads, from the beginning of their tensor */
     uint32_t is_table[ALL_READS / MTK_WARP]; /* bits of reads */
 };
 
-/* Looks at PASS times 32 indices from `first` on. Lane k gets, for 32 of them from 32 k on, a bit for each that names a row
- * of the block. Returns the number of bits of all lanes. */
+/* Scans PASS times 32 indices from `first` on. Lane k gets one bit for each of the 32 indices from 32 k on, set for
+ * rows of this block. Returns the number of set bits of all lanes. */
 __device__ __forceinline__ uint32_t match(const add_call &c, uint32_t first, uint32_t *bits)
 {
     constexpr int AT_ONCE = 8;
@@ -91,18 +91,18 @@ __device__ __forceinline__ uint32_t match(const add_call &c, uint32_t first, uin
     return count;
 }
 
-/* Returns the bits of lanes before this one. */
+/* Returns the bits of the lanes before this one. */
 __device__ __forceinline__ uint32_t lanes_before()
 {
     return (1u << threadIdx.x % MTK_WARP) - 1;
 }
 
-/* The matches of a pass: their bits, the number of those in warps before, and in all. */
+/* The matches of a pass: their bits, and their numbers in earlier warps and in total. */
 struct add_pass {
     uint32_t first, bits, before, all;
 };
 
-/* Puts matches `done` to `done` + `count` - 1 of a pass on the list, from its entry `at` on. */
+/* Lists matches `done` to `done` + `count` - 1 of a pass, from entry `at` on. */
 __device__ __forceinline__ void list_matches(add_list &list, const add_call &c, const add_pass &pass, uint32_t done,
                                              uint32_t count, uint32_t at)
 {
@@ -118,7 +118,7 @@ __device__ __forceinline__ void list_matches(add_list &list, const add_call &c, 
     }
 }
 
-/* Sorts the entries by row, those of a row in their order. */
+/* Sorts the entries by row, keeping their order within a row. */
 __device__ __forceinline__ void sort(add_list &list, uint32_t count)
 {
     if (threadIdx.x >= count)
@@ -131,7 +131,7 @@ __device__ __forceinline__ void sort(add_list &list, uint32_t count)
     list.sorted.position[place] = list.found.position[threadIdx.x];
 }
 
-/* Makes reads of the sorted entries. Returns their number. The last ones are filled up to a multiple of 32, with reads that
+/* Converts the sorted entries to reads. Returns their number. The list is padded to a multiple of 32 with reads that
  * are not used. */
 __device__ __forceinline__ uint32_t list_reads(add_list &list, const add_call &c, uint32_t count)
 {
@@ -161,7 +161,7 @@ __device__ __forceinline__ uint32_t list_reads(add_list &list, const add_call &c
     return reads;
 }
 
-/* Returns a sum as the table stores it. */
+/* Returns a sum as stored in the table. */
 template <typename T, int DTYPE> __device__ __forceinline__ T rounded(T sum, int dtype)
 {
     if constexpr (DTYPE == MT_F32 && sizeof(T) == sizeof(float))
@@ -170,7 +170,7 @@ template <typename T, int DTYPE> __device__ __forceinline__ T rounded(T sum, int
     return sum;
 }
 
-/* Makes the reads for one column, DEPTH at once, and writes the sums. */
+/* Executes the reads for one column, DEPTH at once, and writes the sums. */
 template <typename T, int DEPTH, int DTYPE>
 __device__ __forceinline__ void add_column(const add_list &list, const add_call &c, uint32_t reads, int64_t column)
 {
@@ -179,7 +179,7 @@ __device__ __forceinline__ void add_column(const add_list &list, const add_call 
     const int to = DTYPE == ANY ? c.table.dtype : DTYPE, from = DTYPE == ANY ? c.in.dtype : DTYPE;
     char *table = c.table.at(0, 0, 0, column);
     const char *in = c.in.at(0, 0, 0, column);
-    uint32_t row = 0; /* the read of the row that is added to */
+    uint32_t row = 0; /* the read of the row that is being added to */
     T sum = 0;
     for (uint32_t first = 0; first < reads; first += DEPTH) {
         T value[DEPTH];
@@ -189,7 +189,7 @@ __device__ __forceinline__ void add_column(const add_list &list, const add_call 
             bool is_of_table = (is_table >> i & 1) != 0;
             value[i] = mtk_load<T>((is_of_table ? table : in) + list.offset[first + i], is_of_table ? to : from);
         }
-        if ((is_table & AT_ONCE) == 0 && first + DEPTH <= reads) { /* as with a frequent index */
+        if ((is_table & AT_ONCE) == 0 && first + DEPTH <= reads) { /* as for a frequent index */
 #pragma unroll
             for (int i = 0; i < DEPTH; i++)
                 sum = rounded<T, DTYPE>(sum + value[i], to);
@@ -212,7 +212,7 @@ __device__ __forceinline__ void add_column(const add_list &list, const add_call 
     mtk_store<T>(table + list.offset[row], to, sum);
 }
 
-/* Adds the entries of the list, at least one. */
+/* Adds the entries of the list, of which there is at least one. */
 template <typename T, int DEPTH, int DTYPE>
 __device__ __forceinline__ void add_entries(add_list &list, const add_call &c, uint32_t count)
 {
@@ -243,9 +243,9 @@ __device__ __forceinline__ add_pass find(add_list &list, const add_call &c, uint
     return pass;
 }
 
-/* table[0,0,index[i,j,n,0],c] += in[i,j,n,c]. A block takes every gridDim.x-th row of the table and ADD_THREADS columns, a
- * thread one. It is the only one to add to it, and adds in the order of the index. Rows of the table that an index names
- * are added to. */
+/* table[0,0,index[i,j,n,0],c] += in[i,j,n,c]. A block has every gridDim.x-th row of the table and ADD_THREADS columns,
+ * a thread one column. It is the only one to add to it, and adds in the order of the index. The table's rows that are
+ * in the index are added to. */
 template <typename T, int DEPTH, int DTYPE>
 __global__ void __launch_bounds__(ADD_THREADS, 4) scatter_add_kernel(const __grid_constant__ add_call c)
 {

@@ -1,13 +1,13 @@
-/* Softmax over the rows of the last dimension, and its gradient. Elements that the query of a row does not see are 0 in
- * the output and are not read.
+/* Softmax over the rows of the last dimension, and its gradient. Elements that are not visible to a row's query are 0
+ * in the output and are not read.
  *
  *   softmax        out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
  *   softmax_grad   out = scale w (grad - sum of grad w)
  *
- * A block takes a row and goes along it twice: first for the maximum and the sum, which is rescaled where the maximum
- * grows, or for the sum of products; then, with the row likely in the cache, for the output. A thread takes every so
- * many units, of 4 neighbours if all views allow it. Milakov and Gimelshein, "Online normalizer calculation for
- * softmax", 2018. */
+ * A block processes a row in two passes: first for the maximum and the sum, which is rescaled when the maximum grows,
+ * or for the sum of products; then, with the row likely in the cache, for the output. A thread has a strided set of
+ * units, of 4 neighbours if all views allow it. Milakov and Gimelshein, "Online normalizer calculation for softmax",
+ * 2018. */
 #include "kernels/cuda/view.cuh"
 
 #include <math_constants.h>
@@ -22,13 +22,13 @@ struct softmax_call {
     mtk_rows rows;
     int length, causal; /* causal: a row sees the keys up to its own number */
     double scale;
-    mtk_device_view out, in, weights; /* in: of softmax_grad, grad. weights: of softmax_grad alone */
+    mtk_device_view out, in, weights; /* in: grad for softmax_grad. weights: only for softmax_grad */
 };
 
 /* The row of a block. */
 struct place {
     int64_t i, j, n;
-    int count; /* elements that the query sees */
+    int count; /* elements that are visible to the query */
 };
 
 __device__ __forceinline__ place place_of(const softmax_call &call)
@@ -107,7 +107,7 @@ template <typename T> __device__ __forceinline__ total<T> shuffled(const total<T
     return {__shfl_xor_sync(~0u, mine.sum, step)};
 }
 
-/* Returns the combination of all threads' parts, in one order, in every thread. */
+/* Returns the combination of all threads' parts, in a fixed order, to every thread. */
 template <class PART> __device__ __forceinline__ PART of_block(PART part)
 {
     __shared__ PART parts[MOST_THREADS / WARP];
@@ -123,8 +123,8 @@ template <class PART> __device__ __forceinline__ PART of_block(PART part)
     return part;
 }
 
-/* out = e^(scale in - lse), lse = ln of the sum of e^(scale in). A block takes the row of its number, a thread every so
- * many units of VEC columns. Every element of out is written. */
+/* out = e^(scale in - lse), lse = ln of the sum of e^(scale in). A block processes the row with its number, a thread a
+ * strided set of units of VEC columns. Every element of out is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_constant__ softmax_call call)
 {
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_cons
     }
 }
 
-/* out = scale w (grad - sum of grad w). A block takes the row of its number, a thread every so many units of VEC
- * columns. Every element of out is written. */
+/* out = scale w (grad - sum of grad w). A block processes the row with its number, a thread a strided set of units of
+ * VEC columns. Every element of out is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_kernel(const __grid_constant__ softmax_call call)
 {
@@ -198,15 +198,15 @@ bool in_fours(const struct mtk_view *const *views, int count)
     return true;
 }
 
-/* Returns the number of threads: as many warps as a row occupies. */
+/* Returns the number of threads: as many warps as a row needs. */
 unsigned threads_for(int length, int vec)
 {
     int64_t threads = mtk_ceiling(mtk_ceiling(length, vec), WARP) * WARP;
     return threads < MOST_THREADS ? (unsigned)threads : MOST_THREADS;
 }
 
-/* Queues one of four kernels, by the type that is computed in and by the neighbours that are accessed at once. views[0]
- * is the output. */
+/* Queues one of four kernels, by the type of the computation and the number of neighbours per access. views[0] is the
+ * output. */
 template <class KERNEL>
 mt_status queue_rows(const char *name, KERNEL wide_fours, KERNEL wide, KERNEL narrow_fours, KERNEL narrow,
                      const softmax_call &call, const struct mtk_view *const *views, int count, struct mtk_queue *queue)

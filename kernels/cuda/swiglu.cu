@@ -1,8 +1,9 @@
-/* The gate of SwiGLU over both of its operands side by side, and its gradient in place of them.
+/* The gate of SwiGLU over its two operands side by side, and its gradient, which replaces them.
  *
  *   in (n,2F)  | a: F | b: F |    out (n,F) = silu(a) * b
  *
- * A thread takes VEC neighbours of out and the corresponding ones of a and b. It reads all of them before it writes. */
+ * A thread has VEC neighbours of out and the corresponding elements of a and b. It reads all of them before it
+ * writes. */
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -16,10 +17,11 @@ struct gate {
     struct mtk_divisor row_units; /* of out */
 };
 
-/* A dtype that is looked at when the kernel runs. Other kernels are compiled for bf16. */
+/* A dtype that is checked at run time. Other kernels are compiled for bf16. */
 constexpr int ANY = -1;
 
-/* Returns 1 / (1 + e^-x). bf16 does not show the last bits of a float, so the card's own units will do for it. */
+/* Returns 1 / (1 + e^-x). For bf16, which does not have the last bits of a float, the card's special function units
+ * suffice. */
 template <int DTYPE> __device__ __forceinline__ float sigmoid(float x)
 {
     if (DTYPE == MT_BF16)
@@ -32,7 +34,7 @@ template <int DTYPE> __device__ __forceinline__ double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-/* Sets the places of a thread's neighbours, in bytes. Returns false beyond the last. */
+/* Sets the positions of a thread's neighbours, in bytes. Returns false beyond the last. */
 template <int VEC>
 __device__ __forceinline__ bool locate(const gate &g, int dtype, int64_t *left, int64_t *right, int64_t *out)
 {
@@ -46,7 +48,7 @@ __device__ __forceinline__ bool locate(const gate &g, int dtype, int64_t *left, 
     return true;
 }
 
-/* out = silu(a) * b. A thread takes VEC neighbours, a block THREADS times as many. Every element of out is written. */
+/* out = silu(a) * b. A thread has VEC neighbours, a block THREADS times as many. Every element of out is written. */
 template <typename T, int VEC, int DTYPE>
 __global__ void __launch_bounds__(THREADS) swiglu_kernel(const __grid_constant__ gate g)
 {
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(THREADS) swiglu_kernel(const __grid_constant__
 }
 
 /* With s = 1 / (1 + e^-a) and g = grad: da = g b s (1 + a (1 - s)), db = g a s, out = silu(a) * b. They replace a, b
- * and grad. A thread takes VEC neighbours, a block THREADS times as many. Every element of in and grad is written. */
+ * and grad. A thread has VEC neighbours, a block THREADS times as many. Every element of in and grad is written. */
 template <typename T, int VEC, int DTYPE>
 __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_constant__ gate g)
 {
@@ -93,15 +95,15 @@ __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_const
     mtk_write<T, VEC>(g.out + out, dtype, mtk_encode<T, VEC>(grad, dtype));
 }
 
-/* The kernels of an op, by the type that is computed in, and for one neighbour or AT_ONCE of them; the last for bf16. */
+/* The kernels of an op, by the type of the computation, and for one neighbour or AT_ONCE; the last is for bf16. */
 constexpr int AT_ONCE = 8;
 typedef void gate_kernel(gate);
 struct gate_kernels {
     gate_kernel *wide, *wide_vec, *narrow, *narrow_vec, *bf16_vec;
 };
 
-/* Queues a kernel over all rows, in as many launches as it takes to number them. Fails with MT_FAILED if a row has more
- * elements than a launch numbers. */
+/* Queues a kernel over all rows, in as many launches as needed to number them. Fails with MT_FAILED if a row has more
+ * elements than a launch can number. */
 static mt_status queue_rows(const char *op, const gate_kernels &kernels, const struct mtk_view *out,
                             const struct mtk_view *in, struct mtk_queue *queue)
 {

@@ -1,15 +1,15 @@
 /* Cross entropy of each row of logits, and its gradient, which replaces them.
  *
- * A block takes a row. A thread holds some of its columns in registers, as e^(logit - maximum), with the sum and the
- * maximum of its own. The block combines these, and writes. Of a row that is longer than a block holds, the columns come
- * in several parts. They are read again, from the last part back, since the cache has the last ones. */
+ * A block processes one row. A thread holds some of its columns in registers, as e^(logit - maximum), with their sum
+ * and maximum. The block combines these, and writes. The columns of a row that is too long for a block are processed in
+ * several parts. They are read again, from the last part back, since the cache has the last ones. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/view.cuh"
 
 constexpr int MOST_THREADS = 512;
-constexpr int AT_ONCE = 8; /* neighbours that a thread reads and writes at once, where it can */
+constexpr int AT_ONCE = 8; /* neighbours per access, if possible */
 
-/* A dtype that is looked at when the kernel runs. Others are compiled for known dtypes. */
+/* A dtype that is checked at run time. Others are compiled for known dtypes. */
 constexpr int ANY = -1;
 
 /* The parameters of a launch. */
@@ -22,7 +22,7 @@ struct loss_call {
     double scale;
 };
 
-/* Returns e^x. That of a float comes from the card's unit for powers of 2. */
+/* Returns e^x, for a float with the card's unit for powers of 2. */
 __device__ __forceinline__ float exponential(float x)
 {
     constexpr float LOG2_E = 1.4426950408889634f;
@@ -46,17 +46,18 @@ __device__ __forceinline__ double logarithm(double x)
     return log(x);
 }
 
-/* Returns what is subtracted from numbers of this maximum before their exponentials are taken: those of -inf are 0. */
+/* Returns the number to subtract from numbers with this maximum before exponentials are computed: exponentials of -inf
+ * are 0. */
 template <typename T> __device__ __forceinline__ T base_of(T maximum)
 {
     return maximum == -(T)INFINITY ? (T)0 : maximum;
 }
 
-/* The maximum of some x, which no nan is, and the sum of e^(x - base of maximum). */
+/* The maximum of some x, ignoring nan, and the sum of e^(x - base of maximum). */
 template <typename T> struct running_sum {
     T maximum, sum;
 
-    /* Returns the factor that refers the sum to a maximum that is not less. */
+    /* Returns the factor that converts the sum to a maximum that is not less. */
     __device__ __forceinline__ T factor(T larger) const
     {
         return maximum == larger ? (T)1 : exponential(maximum - larger);
@@ -95,14 +96,14 @@ template <typename T> __device__ __forceinline__ void combine_block(running_sum<
     combine_warp(all);
 }
 
-/* The columns that a thread holds at once: as many as its registers hold where a multiprocessor has two blocks of
+/* The columns that a thread holds at once: as many as its registers can hold if a multiprocessor has two blocks of
  * MOST_THREADS. */
 template <typename T, int VEC, int DTYPE>
 constexpr int HELD = sizeof(T) == sizeof(double)   ? 8
                      : VEC > 1 && DTYPE == MT_BF16 ? 32
                                                    : 24;
 
-/* The columns of a part of a row that a thread has: units of VEC neighbours, in turns with the other threads. */
+/* A thread's columns of a part of a row: units of VEC neighbours, alternating with other threads'. */
 template <typename T, int VEC, int DTYPE> struct held_columns {
     static constexpr int UNITS = HELD<T, VEC, DTYPE> / VEC;
     T x[UNITS][VEC];
@@ -149,7 +150,7 @@ template <typename T, int VEC, int DTYPE> struct held_columns {
         return own;
     }
 
-    /* Writes x * factor, less `scale` at the target. */
+    /* Writes x * factor, minus `scale` at the target. */
     __device__ __forceinline__ void write(char *row, uint32_t first, uint32_t columns, int dtype, T factor, T scale,
                                           uint32_t target)
     {
@@ -171,7 +172,8 @@ template <typename T, int VEC, int DTYPE> struct held_columns {
 };
 
 /* loss = ln of the sum of e^logits - logits[target], logits = scale * (e^logits / their sum - (1 at target)). A block
- * takes the row of its number, a thread HELD columns of each part. Every element of logits and loss is written. */
+ * processes the row with its number, a thread HELD columns of each part. Every element of logits and loss is
+ * written. */
 template <typename T, int VEC, int DTYPE>
 __global__ void __launch_bounds__(MOST_THREADS, 2) token_loss_kernel(const __grid_constant__ loss_call c)
 {
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(MOST_THREADS, 2) token_loss_kernel(const __gri
     c.rows.split(blockIdx.x, &i, &j, &n);
     const int64_t *index = reinterpret_cast<const int64_t *>(c.target.at(i, j, n, 0));
     uint32_t target = (uint32_t)*index;
-    /* Before the barrier, since it is overwritten after that. */
+    /* Before the barrier, after which it is overwritten. */
     T chosen = mtk_load<T>(row + (int64_t)target * mtk_size_of(dtype), dtype);
     running_sum<T> own, all = {-(T)INFINITY, 0};
     for (uint32_t first = 0; first <= last; first += part) {
@@ -205,7 +207,7 @@ __global__ void __launch_bounds__(MOST_THREADS, 2) token_loss_kernel(const __gri
     }
 }
 
-/* Queues the kernel, with blocks of as many threads as hold a part of a row, and parts of about one size. */
+/* Queues the kernel, with blocks of enough threads for a part of a row, and parts of about equal size. */
 template <typename T, int VEC, int DTYPE> static mt_status launch(const loss_call &call, struct mtk_queue *queue)
 {
     int64_t threads = mtk_ceiling(call.columns, HELD<T, VEC, DTYPE>), parts = mtk_ceiling(threads, MOST_THREADS);
@@ -214,7 +216,7 @@ template <typename T, int VEC, int DTYPE> static mt_status launch(const loss_cal
                       call);
 }
 
-/* Queues the kernel for one neighbour, or for AT_ONCE of them. */
+/* Queues the kernel for one neighbour, or for AT_ONCE. */
 template <typename T, int DTYPE> static mt_status launch(const loss_call &call, bool in_vec, struct mtk_queue *queue)
 {
     return in_vec ? launch<T, AT_ONCE, DTYPE>(call, queue) : launch<T, 1, DTYPE>(call, queue);

@@ -3,8 +3,8 @@
 
 constexpr int THREADS = 256;
 
-/* out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. A block takes the row (i, j, q) of its number, a thread every
- * THREADS-th k of it. Every element of out is written. */
+/* out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0. A block processes row (i, j, q) with its number, a thread every
+ * THREADS-th k. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     triangle_kernel(mtk_device_view out, mtk_device_view in, mtk_rows rows, int64_t columns)
 {

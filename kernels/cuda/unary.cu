@@ -3,7 +3,7 @@
 #include "kernels/cuda/copy.h"
 #include "kernels/cuda/elementwise.cuh"
 
-/* Returns x^s, by products for the exponents that models use. */
+/* Returns x^s, using products for common exponents. */
 template <typename T> __device__ __forceinline__ T power(T x, double s)
 {
     if (s == 2)
@@ -51,7 +51,7 @@ template <typename T> __device__ __forceinline__ T unary(int op, double s, T x)
     }
 }
 
-/* The op as a function. OP is an op that the compiler knows; if it is ANY, the op is `op`. */
+/* The op as a function. OP is an op known at compile time; if it is ANY, the op is `op`. */
 enum { ANY = -1 };
 template <typename T, int OP> struct unary_function {
     int op;
@@ -68,7 +68,7 @@ static mt_status launch(int op, double s, const struct mtk_view *const *views, s
     return mtk_elementwise_launch<T, 2>("unary", unary_function<T, OP>{op, s}, views, queue);
 }
 
-/* Returns the dtype as which a copy between equal dtypes moves bits: fp64 for int64, a byte for bool. */
+/* Returns the dtype with which a copy between equal dtypes moves bits: fp64 for int64, a byte for bool. */
 static mt_dtype as_bits(mt_dtype dtype)
 {
     return dtype == MT_I64 ? MT_F64 : dtype == MT_BOOL ? MT_U8 : dtype;

@@ -1,11 +1,11 @@
-/* Uniform random numbers. They have the same bits as on the CPU, since each product and sum is rounded by itself. */
+/* Uniform random numbers. They have the same bits as on the CPU, since each product and sum is rounded separately. */
 #include "kernels/cuda/view.cuh"
 
 #include "base/random.h"
 
 constexpr int THREADS = 256;
 
-/* Element e of out, row-major, = center + (2 unit(generator, e) - 1) * spread. A thread takes one element, a block
+/* Element e of out, row-major, = center + (2 unit(generator, e) - 1) * spread. A thread computes one element, a block
  * THREADS. Every element of out is written. */
 __global__ void __launch_bounds__(THREADS)
     uniform_kernel(uint64_t generator, double center, double spread, mtk_device_view out, int64_t count)
@@ -26,7 +26,7 @@ mt_status mtk_cuda_random(uint64_t generator, double center, double spread, cons
     if (count == 0)
         return MT_OK;
     struct mtk_device_view row = mtk_device_view_of(out);
-    row.stride[MT_MAX_DIMS - 1] = mtk_size_of(out->dtype); /* contiguous, whatever the size of the last dimension */
+    row.stride[MT_MAX_DIMS - 1] = mtk_size_of(out->dtype); /* contiguous, for any size of the last dimension */
     int64_t blocks = mtk_ceiling(count, THREADS);
     if (blocks > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "random: %lld elements are more than a launch numbers", (long long)count);

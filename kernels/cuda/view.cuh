@@ -1,5 +1,5 @@
-/* Views on the card, dimension by dimension, for kernels in which an element's place has a meaning. Such kernels hold
- * values as double, like the same ops on the CPU: they are few, and limited by memory. */
+/* Views on the card with all dimensions, for kernels that depend on an element's position. Such kernels compute in
+ * double, like the same ops on the CPU: they are few, and limited by memory bandwidth. */
 #pragma once
 
 #include "kernels/cuda/element.cuh"
@@ -39,7 +39,7 @@ static inline struct mtk_device_view mtk_device_view_of(const struct mtk_view *v
     return v;
 }
 
-/* Sets the rows of a view. Fails with MT_FAILED if there are more than a launch numbers. */
+/* Sets the rows of a view. Fails with MT_FAILED if there are more than a launch can number. */
 static inline mt_status mtk_rows_of(const char *op, const struct mtk_view *view, struct mtk_rows *out)
 {
     int64_t count = view->shape[0] * view->shape[1] * view->shape[2];
