@@ -162,7 +162,8 @@ static void fill_peer(struct mt_attention_cell *cell)
     cell->peer_backward_shown = ms_shown(peer->backward_ms);
 }
 
-/* Fills in what tables show: sizes, or "oom"; in brackets, what forward would have kept where it was out of memory. */
+/* Sets the shown texts: sizes, or "oom"; in parentheses, the formula's value of memory kept by forward if it ran out of
+ * memory. */
 static void fill_shown(struct mt_attention_cell *cell)
 {
     const struct mt_attention_result *result = &cell->result;

@@ -1,4 +1,4 @@
-/* The attention study for people: its tables, with the variants side by side, and what follows from them. */
+/* The attention study as text: tables with the variants side by side, and conclusions. */
 #include "producers/model/settings.h"
 #include "study/attention_answer.h"
 
@@ -16,7 +16,7 @@ struct pivot_row {
     struct mt_figure figures[VARIANTS];
 };
 
-/* A table of such rows. The heading of a label is that of its column. */
+/* A table of such rows. A label's heading is its column's heading. */
 struct pivot {
     struct mt_field fields[LABELS + VARIANTS + 1];
     struct mt_row_type type;
@@ -35,7 +35,7 @@ static size_t variant_count(const struct mt_attention_answer *answer)
     return answer->grid.variants.count;
 }
 
-/* Begins a table of the variants. `labels` are fields whose headings and alignment the first columns have. */
+/* Starts a table of the variants. `labels` are the fields for the first columns' headings and alignment. */
 static void pivot_begin(const struct mt_attention_answer *answer, const struct mt_field *labels[LABELS],
                         const char *spare, struct pivot *out)
 {
@@ -62,7 +62,8 @@ static void pivot_print(struct pivot *pivot)
     mt_table_destroy(pivot->table);
 }
 
-/* Prints items, those of all variants together, as a table: by two of their fields, with the figure `shown` of each. */
+/* Prints items, which are consecutive for all variants, as a table: by two of their fields, with the figure `shown` of
+ * each. */
 static void print_pivot(const struct mt_attention_answer *answer, const struct mt_row_type *type, const void *items,
                         size_t count, const char *const names[LABELS], const char *shown)
 {
@@ -106,11 +107,11 @@ static void print_title(const struct mt_attention_answer *answer)
     say(answer, &text);
 }
 
-/* Two figures of each cell, as names of its fields: side by side, or each in a table of its own on a terminal that has no
- * room for that. */
+/* Two figures of each cell, as names of its fields: side by side, or in separate tables if the terminal is too
+ * narrow. */
 struct figures {
     const char *both, *each[2];
-    size_t widest; /* characters of both in a cell, as a rule */
+    size_t widest; /* usual number of characters of both in a cell */
 };
 
 static const struct figures memory_figures = {"memory", {"live", "highest"}, sizeof "1000.00 MiB / 1000.00 MiB" - 1};
@@ -199,7 +200,7 @@ static void print_peer(const struct mt_attention_answer *answer)
         print_peer_of(answer, p);
 }
 
-/* True if every variant of the row that begins with cell `first` reached backward. */
+/* True if every variant in the row that begins with cell `first` reached backward. */
 static bool is_row_known(const struct mt_attention_answer *answer, size_t first)
 {
     for (size_t v = 0; v < variant_count(answer); v++)
@@ -208,8 +209,8 @@ static bool is_row_known(const struct mt_attention_answer *answer, size_t first)
     return true;
 }
 
-/* Returns the first cell of the row that is best to explain by; NULL if there is none. That is the longest sequence that
- * every variant brought to backward, at the width nearest to 64, in the last precision. */
+/* Returns the first cell of the row that is best for an explanation; NULL if there is none. It is the longest sequence
+ * for which every variant reached backward, with the width nearest to 64, in the last precision. */
 static const struct mt_attention_cell *find_example(const struct mt_attention_answer *answer)
 {
     const struct mt_attention_cell *best = NULL;
@@ -224,7 +225,7 @@ static const struct mt_attention_cell *find_example(const struct mt_attention_an
     return best;
 }
 
-/* The terms of all variants, each once, in the order of their first variant. */
+/* The terms of all variants, without duplicates, in the order of the first variant that has them. */
 struct account {
     struct pivot_row rows[VARIANTS * MT_ATTENTION_MOST_TERMS];
     size_t count;
@@ -241,7 +242,7 @@ static struct pivot_row *find_row(struct account *account, const struct mt_atten
     return row;
 }
 
-/* Adds the terms of each variant; then the sum by formula, what was measured, and their difference. */
+/* Adds the terms of each variant, then the sum by formula, the measurement, and their difference. */
 static void add_account(const struct mt_attention_answer *answer, const struct mt_attention_cell *cells,
                         struct pivot *pivot)
 {
@@ -265,7 +266,7 @@ static void add_account(const struct mt_attention_answer *answer, const struct m
     mt_table_add_rows(pivot->table, sums, sizeof sums / sizeof sums[0]);
 }
 
-/* Says in how many of the cells that are known before backward the measurement differs from the formula. */
+/* Prints for how many of the cells that reached backward the measurement differs from the formula. */
 static void print_agreement(const struct mt_attention_answer *answer)
 {
     size_t known = 0, different = 0;
@@ -286,7 +287,7 @@ static void print_agreement(const struct mt_attention_answer *answer)
     say(answer, &text);
 }
 
-/* Prints the terms of the variants at that row, beside what was measured. */
+/* Prints the terms of the variants in this row, next to the measurements. */
 static void print_account(const struct mt_attention_answer *answer, const struct mt_attention_cell *cells)
 {
     static const struct mt_field kept = {.kind = MT_FIELD_TEXT, .name = "kept", .heading = "kept"},
@@ -312,7 +313,7 @@ static double total_ms(const struct mt_attention_cell *cell)
     return cell->result.forward_ms + cell->result.backward_ms;
 }
 
-/* Says what the variant that keeps least saves of the one that keeps most. */
+/* Prints how much less the best variant keeps than the worst. */
 static void print_saving(const struct mt_attention_answer *answer, const struct mt_attention_cell *cells)
 {
     const struct mt_attention_cell *most = cells, *least = cells;

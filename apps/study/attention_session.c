@@ -86,7 +86,7 @@ void mt_attention_case_describe(const struct mt_attention_case *study, struct mt
 /* A cell has a thousand events, so its ring is small. */
 enum { RING_RECORDS = 1 << 12 };
 
-/* A cell under way. */
+/* A cell in progress. */
 struct cell {
     struct mt_attention_session *session;
     const struct mt_attention_case *study;
@@ -113,7 +113,7 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
     mt_live_run_measure(cell->run, "step_ms", step, step_ms);
 }
 
-/* The settings of a cell. A run of a model has others, so no comparison takes the one for the other. */
+/* The settings of a cell. Runs of a model have other settings, so no comparison confuses the two. */
 enum { SETTINGS = 15, NUMBERS = 7 };
 
 static mt_status open_run(struct cell *cell)
@@ -169,7 +169,7 @@ static void keep_refusal(const struct cell *cell, const struct mt_alloc_refusal 
     out->oom_phase = label->phase;
 }
 
-/* Every step but the first has both workspaces, and the first has no higher peak: so the peak includes both. */
+/* Every step except the first has both workspaces, and the first has no higher peak, so the peak includes both. */
 static void keep_peaks(const struct mt_alloc_stats *stats, struct mt_attention_result *out)
 {
     const struct mt_alloc_count *workspaces = &stats->category[MT_CATEGORY_WORKSPACE];
@@ -229,7 +229,7 @@ static bool is_mostly_square(const struct mt_attention_case *study)
     return square_bytes > bytes / 2;
 }
 
-/* The share of the terms of size T² grows with T. */
+/* The share of terms of size T² grows with T. */
 int64_t mt_attention_square_from(const struct mt_attention_case *study)
 {
     struct mt_attention_case tried = *study;
@@ -248,7 +248,7 @@ int64_t mt_attention_square_from(const struct mt_attention_case *study)
     return from;
 }
 
-/* Finds out if a sequence of that many steps of length fits. One that cannot even be asked for does not. */
+/* Finds out whether a sequence with this many length steps fits. An invalid length does not fit. */
 static mt_status try_steps(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
                            const struct mt_card *card, uint64_t capacity_bytes, int64_t steps, bool *out_fits)
 {
@@ -276,7 +276,7 @@ mt_status mt_attention_longest(const struct mt_attention_case *study, const stru
         bool fits;
         status = try_steps(study, alloc, card, capacity_bytes, steps, &fits);
         *(fits ? &fitting : &too_long) = steps;
-        bool is_bounded = too_long <= 2 * fitting || fitting < steps; /* before, lengths double */
+        bool is_bounded = too_long <= 2 * fitting || fitting < steps; /* before this, lengths double */
         steps = is_bounded ? fitting + (too_long - fitting) / 2 : 2 * steps;
     }
     assert(status != MT_OK || too_long == fitting + 1);

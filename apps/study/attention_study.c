@@ -11,22 +11,22 @@
 
 enum { WARMUP = 1, PROJECTIONS = 4, INPUTS = 3 };
 
-/* The number of the generator of the first input's values; parameters have lower ones. */
+/* The generator number for the first input's values; parameters have lower numbers. */
 enum { INPUT_NUMBER = PROJECTIONS + 1 };
 
-/* A case under way. */
+/* A case in progress. */
 struct study {
     struct mt_runtime rt;
     const struct mt_attention_case *of;
     const struct mt_training_observer *observer; /* NULL: none */
-    struct mt_training_config config;            /* of the run that has such a layer */
+    struct mt_training_config config;            /* of a run with this layer */
     struct mt_parameter projections[PROJECTIONS];
     struct mt_parameter
-        inputs[INPUTS]; /* get gradients, like parameters: x alone or, without projections, q, k and v */
+        inputs[INPUTS]; /* with gradients, like parameters: only x or, without projections, q, k and v */
     struct mt_attention_layer layer;
 };
 
-/* Returns the training run that has such a layer, for its checks and to draw parameters. */
+/* Returns a training run with this layer, for its checks and to initialize parameters. */
 static struct mt_training_config training_config(const struct mt_attention_case *study)
 {
     struct mt_training_config config = mt_training_config_default();
@@ -122,7 +122,7 @@ static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
                                       .workspace_bytes = workspaces->requested_bytes};
 }
 
-/* Notes the bytes that are live before backward. Fails with MT_FAILED if they differ from those of the step before. */
+/* Notes the live bytes before backward. Fails with MT_FAILED if they differ from the previous step. */
 static void note_kept(struct study *study, struct mt_attention_kept *kept)
 {
     struct mt_attention_kept now = measure_kept(study->rt.alloc);
@@ -217,7 +217,7 @@ mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *allo
     return study.rt.status;
 }
 
-/* The sizes that terms are made of. */
+/* The factors of the terms' sizes. */
 struct sizes {
     uint64_t activation; /* B·T·C·w */
     uint64_t square;     /* B·H·T²·w */
@@ -242,7 +242,7 @@ static void add_square(struct account *account, const char *what, const char *fo
     account->terms[account->count - 1].is_square = true;
 }
 
-/* Adds what comes with a mask that is a tensor, or would be: the root that the scores are divided by. */
+/* Adds the mask, if it is a tensor, and the root by which the scores are divided. */
 static void add_mask(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
 {
     const uint64_t length = (uint64_t)study->seq;
@@ -268,8 +268,8 @@ static void add_kind(struct account *account, const struct mt_attention_case *st
         add_square(account, "weights of attention", "B·H·T²·w", sizes->square);
 }
 
-/* Adds projections with their input and the results that they keep or, without them, q, k and v and their heads, which batched
- * products fold with a copy. */
+/* Adds projections with their input and their kept results or, without projections, q, k and v and their heads, which
+ * batched products copy. */
 static void add_rows(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
 {
     const uint64_t C = (uint64_t)study->d_model;

@@ -2,10 +2,10 @@
  *
  *   input (B,T,C) ─▶ q, k, v ─▶ causal attention ─▶ output projection ─▶ output (B,T,C)
  *
- * Input and weights have the case's precision, without autocast. Backward starts from a gradient of ones, which is that of
- * the output's sum. It goes to the weights and to the input, as inside of a model. Gradients are released before the next
- * repetition. Without projections q, k and v are inputs, and the output is their attention. B batch, T sequence, C d_model,
- * H heads. */
+ * Input and weights have the case's precision, without autocast. Backward starts from a gradient of ones, the gradient
+ * of the output's sum, and computes the gradients of the weights and the input, as inside a model. Gradients are
+ * released before the next repetition. Without projections q, k and v are inputs, and the output is their attention. B
+ * batch, T sequence, C d_model, H heads. */
 #pragma once
 
 #include "producers/model/training.h"
@@ -17,29 +17,30 @@ struct mt_attention_case {
     bool without_projections, without_mask;
     mt_dtype dtype;  /* of everything: MT_F32 or MT_BF16 */
     mtk_math math;   /* of matrix products of fp32 */
-    int64_t repeats; /* after one to warm up, which is step 0 */
+    int64_t repeats; /* after one warm-up repetition, which is step 0 */
     uint64_t seed;
 };
 
-/* Fails with MT_USAGE, with the numbers, for a case that cannot be run. */
+/* Fails with MT_USAGE, and a message with the numbers, for an invalid case. */
 mt_status mt_attention_case_check(const struct mt_attention_case *study);
 
-/* The bytes live just before backward, without workspaces of matrix products: weights, input, output, and all that forward
- * kept. */
+/* The bytes live just before backward, without workspaces of matrix products: weights, input, output, and all tensors
+ * that forward saved. */
 struct mt_attention_kept {
     bool is_known; /* forward has ended */
     uint64_t requested_bytes, allocated_bytes;
     uint64_t workspace_bytes; /* of the workspaces, requested */
 };
 
-/* Checks a case and runs it on `device`. Every block comes from `alloc`, which was made for that device and is new. The
- * observer is told each step but the first: the times of forward and backward, and that it is done; it may be NULL. *out is of
- * the last step. Fails with MT_FAILED if steps differ in it; on MT_OUT_OF_MEMORY all blocks are freed first. */
+/* Checks a case and runs it on `device`. Every block comes from `alloc`, a new allocator for the device. After each
+ * step except the first, reports the times of forward and backward, and the step's end, to the observer, which may be
+ * NULL. *out is from the last step. Fails with MT_FAILED if steps differ in it; on MT_OUT_OF_MEMORY all blocks are
+ * freed first. */
 mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *alloc,
                                  const struct mt_attention_case *study, const struct mt_training_observer *observer,
                                  struct mt_attention_kept *out);
 
-/* A tensor, or some alike, that is live before backward. */
+/* A tensor, or several of one kind, that is live before backward. */
 struct mt_attention_term {
     const char *what;    /* "masked scores" */
     const char *formula; /* "B·H·T²·w"; w is the bytes of an element */
@@ -49,10 +50,10 @@ struct mt_attention_term {
 
 enum { MT_ATTENTION_MOST_TERMS = 12 };
 
-/* Fills in the bytes of struct mt_attention_kept by formula, term by term; `out` has room for MT_ATTENTION_MOST_TERMS. Returns
- * how many there are. The case was checked. The terms are those of docs/attention.md; a test compares them with the
+/* Computes the bytes of struct mt_attention_kept by formula, term by term; `out` has room for MT_ATTENTION_MOST_TERMS.
+ * Returns the number of terms. The case must be valid. docs/attention.md lists the terms; a test compares them with the
  * allocator's counters. */
 size_t mt_attention_account(const struct mt_attention_case *study, struct mt_attention_term *out);
 
-/* Returns the sum of the terms, and that of the terms of size T². */
+/* Returns the sum of the terms, and sets *out_square_bytes to the sum of the terms of size T². */
 uint64_t mt_attention_account_bytes(const struct mt_attention_case *study, uint64_t *out_square_bytes);

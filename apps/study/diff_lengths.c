@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs of both sides at one length, with the published cell of each. */
+/* Runs of both sides with one length, and each one's published cell. */
 struct length {
     struct mt_diff_length row;
-    const struct mt_published_cell *cell[MT_SIDE_COUNT]; /* NULL: none that the run is comparable with */
+    const struct mt_published_cell *cell[MT_SIDE_COUNT]; /* NULL: none that is comparable with the run */
 };
 
 struct lengths {
@@ -31,7 +31,8 @@ static struct length *length_of(struct lengths *lengths, int64_t seq)
     return &lengths->items[lengths->count++];
 }
 
-/* Enters the run for its length, if it agrees with the run of the side in all else. A later one replaces an earlier one. */
+/* Adds the run for its length, if it agrees with the side's run in all other settings. A later run replaces an earlier
+ * one. */
 static mt_status add_length(const struct mt_diff_answer *answer, int side, const struct mt_run *run,
                             struct lengths *lengths)
 {
@@ -59,7 +60,7 @@ static int compare_lengths(const void *left, const void *right)
     return MT_COMPARE(((const struct length *)left)->row.seq, ((const struct length *)right)->row.seq);
 }
 
-/* Returns the published difference of reserved bytes, B less A, in GiB; NAN if none was published. */
+/* Returns the published difference of reserved bytes, B minus A, in GiB; NAN if none was published. */
 static double published_difference(const struct mt_published_cell *a, const struct mt_published_cell *b)
 {
     assert(a != b);
@@ -69,7 +70,7 @@ static double published_difference(const struct mt_published_cell *a, const stru
     return b->reserved_gib - a->reserved_gib;
 }
 
-/* Compares the two sides of a length. `out` must stay where it is. */
+/* Compares the two sides of a length. `out` must not move. */
 static void complete_length(const struct length *length, struct mt_diff_length *out)
 {
     const struct mt_published_cell *a = length->cell[MT_SIDE_A], *b = length->cell[MT_SIDE_B];
@@ -94,7 +95,7 @@ static void complete_length(const struct length *length, struct mt_diff_length *
     mt_text_add(&out->measured, "%s", MT_SIZE_DIFFERENCE(out->published.delta_measured_bytes));
 }
 
-/* Keeps the lengths that both sides have, in ascending order. */
+/* Keeps the lengths with runs on both sides, in ascending order. */
 static void keep_whole_lengths(const struct lengths *lengths, struct mt_diff_answer *answer)
 {
     if (lengths->count > 1)

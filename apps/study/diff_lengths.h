@@ -1,7 +1,7 @@
-/* The runs of a diff's two traces at each sequence length, with the published figures of theirs. */
+/* The runs in a diff's two traces for each sequence length, with their published figures. */
 #pragma once
 
 #include "words/diff_answer.h"
 
-/* Adds the lengths to an answer that was loaded, unless the two runs differ in length. */
+/* Adds the lengths to a loaded answer, unless the two runs differ in length. */
 mt_status mt_diff_lengths_load(struct mt_diff_answer *answer);

@@ -8,7 +8,7 @@
 
 static const char TIMES[] = "·", SQUARED[] = "²";
 
-/* A formula that is being read. Invariant: once a value did not fit, it never fits again. */
+/* The state of parsing a formula. Invariant: after an overflow, `fits` stays false. */
 struct reader {
     const char *at; /* the rest of the text */
     const struct mt_formula_symbols *symbols;
@@ -17,7 +17,7 @@ struct reader {
 
 static uint64_t read_sum(struct reader *reader);
 
-/* Passes over the text if it is next. */
+/* Skips the text if it is next. */
 static bool take(struct reader *reader, const char *text)
 {
     size_t length = strlen(text);

@@ -1,5 +1,5 @@
-/* Formulas of sizes, as a page shows them: "4·L·B·T·(C+2·F)". The text that is read is the text that is computed, so the two
- * cannot disagree.
+/* Formulas of sizes, as shown on pages: "4·L·B·T·(C+2·F)". The displayed text is also the text that is computed, so
+ * they always agree.
  *
  *   sum     = product { "+" product }
  *   product = factor { "·" factor }
@@ -11,10 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The values of the letters. */
+/* The values of the symbols. */
 struct mt_formula_symbols {
     uint64_t of[128]; /* by the letter's character */
 };
 
-/* Computes a formula, which is well-formed. False, and *out untouched, if a value on the way does not fit. */
+/* Computes a formula, which must be well-formed. False, with *out unchanged, if a value overflows. */
 bool mt_formula_compute(const char *formula, const struct mt_formula_symbols *symbols, uint64_t *out);

@@ -10,7 +10,7 @@
 
 const char mt_model_account_parameters_formula[] = "2·V·C+L·(4·C²+3·C·F+2·C)+C";
 
-/* The properties of a run that decide which terms it has. */
+/* The properties of a run that decide which terms apply. */
 enum {
     EAGER = 1 << 0,
     FUSED = 1 << 1,
@@ -25,10 +25,10 @@ enum {
     MOMENTS = 1 << 10,
     CASTS = 1 << 11, /* of weights, live when forward ends */
     SAME_TOKENS = 1 << 12,
-    NEXT_TOKENS = 1 << 13, /* targets are the tokens after the inputs */
+    NEXT_TOKENS = 1 << 13, /* targets are the inputs' next tokens */
 };
 
-/* The blocks that a term stands for, by their label. NULL: any. */
+/* The blocks of a term, by their label. NULL: any. */
 struct pattern {
     const char *role, *category, *op;
     const char *end; /* of the span */
@@ -36,7 +36,7 @@ struct pattern {
 
 enum { MOST_PATTERNS = 4 };
 
-/* A term. It belongs to runs that have all properties of `when`. A block belongs to the first term that it fits. */
+/* A term, for runs with all properties in `when`. A block belongs to the first matching term. */
 struct term {
     const char *what, *formula;
     unsigned when;
@@ -159,13 +159,13 @@ static bool fits(const struct term *term, const struct mt_label_row *label)
     return false;
 }
 
-/* An account that is being made. */
+/* The state of building an account. */
 struct maker {
     struct mt_model_account *account;
     const struct term *of[MT_MODEL_ACCOUNT_MOST_TERMS]; /* of the account's terms */
 };
 
-/* Adds the terms of runs with these properties, by formula. */
+/* Adds the terms for runs with these properties, by formula. */
 static mt_status add_terms(struct maker *maker, const struct mt_run_plan *plan, unsigned properties)
 {
     const struct mt_formula_symbols symbols = symbols_of(&plan->config);
@@ -184,7 +184,7 @@ static mt_status add_terms(struct maker *maker, const struct mt_run_plan *plan, 
     return MT_OK;
 }
 
-/* Returns the sum of the terms by formula for another B and T, which are small. */
+/* Returns the sum of the terms by formula with another B and T, which are small. */
 static uint64_t sum_at(const struct maker *maker, struct mt_formula_symbols symbols, uint64_t batch, uint64_t seq)
 {
     uint64_t sum = 0, bytes = 0;
@@ -199,7 +199,8 @@ static uint64_t sum_at(const struct maker *maker, struct mt_formula_symbols symb
     return sum;
 }
 
-/* Finds the sum as a function of B and T by its values at B = 0 and 1, T = 0, 1 and 2: no formula has a higher power. */
+/* Finds the sum as a polynomial in B and T from its values at B = 0 and 1, T = 0, 1 and 2: no formula has higher
+ * powers. */
 static struct mt_model_account_polynomial find_polynomial(const struct maker *maker, const struct mt_run_plan *plan)
 {
     const struct mt_formula_symbols symbols = symbols_of(&plan->config);
@@ -230,7 +231,7 @@ static void add_block(struct maker *maker, const struct mt_block_row *block, con
         block->requested_bytes;
 }
 
-/* Finds the event at which forward ends: the span of the model is left for the first time in the step. */
+/* Finds the event at which forward ends: the first end of the model's span in the step. */
 static mt_status find_end(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event)
 {
     struct mt_mark_row *marks = NULL;
@@ -262,7 +263,7 @@ static mt_status add_live(struct maker *maker, struct mt_trace *trace, const str
     return status;
 }
 
-/* Fills in the differences and the sum. */
+/* Sets the differences and the sum. */
 static void add_up(struct mt_model_account *account)
 {
     struct mt_model_account_term *sum = &account->sum;

@@ -1,27 +1,28 @@
-/* The account of a run: every byte that is live when the last full step's forward ends, by formula and in the trace, term by
- * term.
+/* The account of a run: every live byte at the end of forward in the last full step, by formula and in the trace, term
+ * by term.
  *
  *   parameters, gradients, moments ┐
- *   what forward kept for backward ├─▶ terms: formula in B T C H V L F, its bytes, and the blocks that it stands for
+ *   kept by forward for backward   ├─▶ terms: formula in B T C H V L F, its bytes, and the matching blocks
  *   logits, tokens                 ┘
  *
- * At that moment there is everything: the state, with the last step's gradients unless they are released before forward, all
- * that backward will read, and the logits. Workspaces of matrix products are told apart: they depend on the card.
+ * At that moment all state exists, including the last step's gradients unless they are cleared before forward,
+ * everything that backward will read, and the logits. Workspaces of matrix products are separate, since they depend on
+ * the card.
  *
- * The formulas describe the model in src/producers/model. They follow from the tensors that each op saves. A test compares
- * them with traces of random configurations. Ownership and failures as in trace.h. */
+ * The formulas describe the model in src/producers/model. They follow from the tensors that each op saves. A test
+ * compares them with traces of random configurations. Ownership and failures as in trace.h. */
 #pragma once
 
 #include "producers/model/settings.h"
 #include "trace/query/trace.h"
 
-/* A kind of tensor. Bytes are as requested; rounding is what the allocator added. */
+/* A kind of tensor. Bytes are as requested; rounding is the allocator's addition. */
 struct mt_model_account_term {
     const char *what;    /* "residual stream" */
     const char *formula; /* "8·L·B·T·C" */
     uint64_t formula_bytes, trace_bytes, rounding_bytes;
     uint64_t blocks;
-    int64_t difference_bytes; /* in the trace less by formula */
+    int64_t difference_bytes; /* in the trace minus by formula */
 };
 
 enum { MT_MODEL_ACCOUNT_MOST_TERMS = 40 };
@@ -31,26 +32,27 @@ struct mt_model_account_polynomial {
     uint64_t of[2][3];
 };
 
-/* Invariants: the terms' trace_bytes, workspace_bytes and other_bytes sum to live_bytes; `sum` adds up the terms. */
+/* Invariants: the terms' trace_bytes, workspace_bytes and other_bytes sum to live_bytes; `sum` is the sum of the
+ * terms. */
 struct mt_model_account {
     struct mt_model_account_term terms[MT_MODEL_ACCOUNT_MOST_TERMS];
     size_t count;
-    struct mt_model_account_term sum;             /* without a formula of its own */
+    struct mt_model_account_term sum;             /* has no formula */
     struct mt_model_account_polynomial by_length; /* of the sum by formula, with the run's other sizes */
     uint64_t live_bytes;                          /* of all live blocks */
     uint64_t workspace_bytes;                     /* of matrix products */
-    uint64_t other_bytes;                         /* of blocks that no term stands for: 0 of our models */
-    uint64_t parameters, element;                 /* N, and w: bytes of an element of products */
+    uint64_t other_bytes;                         /* of blocks without a term: 0 for built-in models */
+    uint64_t parameters, element;                 /* N, and w: bytes per element of products */
     int64_t step;
 };
 
 /* The formula of N. */
 extern const char mt_model_account_parameters_formula[];
 
-/* True if there are terms for runs of this plan: those with gradients, without recomputation and updates in backward. */
+/* True if there are terms for runs of this plan: with gradients, and without recomputation and updates in backward. */
 bool mt_model_account_is_known(const struct mt_run_plan *plan);
 
-/* Makes the account of a run of that plan, which is known. Fails with MT_USAGE if the run has no full step or if a formula's
- * value does not fit. */
+/* Makes the account of a run of this plan, which must be known. Fails with MT_USAGE if the run has no full step or if a
+ * formula overflows. */
 mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
                                 struct mt_model_account *out);

@@ -21,7 +21,7 @@ static const struct mt_published_cell cells[] = {
     {"512", "fwd_bwd", "bf16", NAN, NAN, 82800496640, 86041952256},
 };
 
-/* The settings that all cells have. */
+/* The common settings of all cells. */
 static const struct mt_setting_row shared[] = {
     {"model", "2.7B"},
     {"vocab", "10000"},
@@ -87,7 +87,7 @@ static const struct mt_published_largest largest[] = {
     {"512", "Attn", 20, 10},        {"512", "einsum", 128, 64},  {"512", "Block", 20, 20},
 };
 
-/* The training state of full steps, at every length that has a table. */
+/* The training state of full steps, at every length with a table. */
 static const struct mt_published_largest state_largest[] = {{"", "Gradient", 100, 100}, {"", "Opt State", 100, 100}};
 
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell, const char *category)
@@ -123,8 +123,8 @@ const struct mt_published_kernels *mt_published_kernels_find(const struct mt_pub
 
 enum { BATCH = 8, HEADS = 1, WORKSPACES_MIB = 64 };
 
-/* Kept and peak MiB, forward and backward ms of custom, softmax and flash; kept 0: not measured. Rows are by dtype, fp32
- * first, then width, then length. */
+/* Kept and peak MiB, forward and backward ms of custom, softmax and flash; kept 0: not measured. Rows are ordered by
+ * dtype (fp32 first), width, and length. */
 static const int64_t measured_widths[] = {16, 64, 128}, measured_lengths[] = {256, 1024, 4096, 8192, 16384};
 enum { DTYPES = 2, WIDTHS = 3, LENGTHS = 5, MEASURED_VARIANTS = 3 };
 static const struct mt_attention_peer measured[DTYPES * WIDTHS * LENGTHS][MEASURED_VARIANTS] = {
@@ -160,7 +160,7 @@ static const struct mt_attention_peer measured[DTYPES * WIDTHS * LENGTHS][MEASUR
     {{12800.625, 29152.658, 31.494, 80.977}, {0, 0, 0, 0}, {256.626, 704.125, 2.03, 3.113}},
 };
 
-/* Returns the place of a value in a list; -1 if it is not there. */
+/* Returns the index of a value in a list; -1 if it is not in the list. */
 static int64_t place_of(int64_t value, const int64_t *values, int64_t count)
 {
     int64_t place = count - 1;

@@ -1,4 +1,4 @@
-/* The section of the account: what is live when forward ends, by formula and in the trace, term by term. */
+/* The section of the account: live memory when forward ends, by formula and in the trace, term by term. */
 #include "analysis/run_settings.h"
 #include "study/model_account.h"
 #include "study/report_runs.h"
@@ -19,8 +19,8 @@ static const struct mt_field term_fields[] = {
 };
 static const struct mt_row_type term_type = MT_ROW_TYPE(struct mt_model_account_term, term_fields);
 
-/* Makes the account of a run. *out_known is false if there is none: it stopped before a step ended, its settings are another
- * program's, or no formulas are known for them. */
+/* Makes the account of a run. *out_known is false if there is none: the run stopped before a step ended, its settings
+ * are another program's, or there are no formulas for them. */
 static mt_status make_account(struct mt_report *report, const struct mt_report_run *run, struct mt_run_plan *plan,
                               struct mt_model_account *out, bool *out_known)
 {
@@ -47,7 +47,7 @@ static void say_symbols(struct mt_page *page, const struct mt_training_config *c
                 account->element, mt_model_account_parameters_formula, account->parameters);
 }
 
-/* Says the sum as a function of B and T: "54510556160 + 8192·T + 256·B·T² bytes". */
+/* Writes the sum as a polynomial in B and T: "54510556160 + 8192·T + 256·B·T² bytes". */
 static void say_polynomial(struct mt_page *page, const struct mt_model_account *account)
 {
     static const char *const powers[2][3] = {{"", "·T", "·T²"}, {"·B", "·B·T", "·B·T²"}};
@@ -91,7 +91,7 @@ static mt_status add_account(struct mt_report *report, const struct mt_report_ru
     return MT_OK;
 }
 
-/* True if every term is exact and every byte in a term. */
+/* True if every term is exact and every byte belongs to a term. */
 static bool is_exact(const struct mt_model_account *account)
 {
     bool is_equal = account->other_bytes == 0;
@@ -100,7 +100,7 @@ static bool is_exact(const struct mt_model_account *account)
     return is_equal;
 }
 
-/* Says of how many runs each term is exact. */
+/* Writes for how many runs each term is exact. */
 static mt_status say_exact(struct mt_report *report)
 {
     size_t exact = 0, known = 0;

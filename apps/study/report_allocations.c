@@ -1,8 +1,9 @@
 /* The sections of allocations: the size of one tensor of the residual stream, by formula and in the trace; the largest
  * allocation of each category; and the ten largest kinds of allocation.
  *
- * "Largest" has two meanings, and each column says which. Published tables take forward alone; overall is of every phase, as
- * in `memtrace top`. They differ: in the 2.7B model at 512, softmax's largest is 128 MiB in forward and 256 MiB in backward. */
+ * "Largest" has two meanings, and each column says which. Published tables include only forward; overall includes every
+ * phase, as in `memtrace top`. They differ: in the 2.7B model at 512, softmax's largest is 128 MiB in forward and 256
+ * MiB in backward. */
 #include "base/checked.h"
 #include "base/memory.h"
 #include "study/report_runs.h"
@@ -34,7 +35,7 @@ static const struct mt_field residual_fields[] = {
 };
 static const struct mt_row_type residual_type = MT_ROW_TYPE(struct residual_row, residual_fields);
 
-/* Fills in batch · seq · d_model · 4, as text and as bytes; 0 bytes if that does not fit. */
+/* Sets batch · seq · d_model · 4, as text and as bytes; 0 bytes if that overflows. */
 static void apply_formula(const struct mt_report_run *run, struct residual_row *out)
 {
     enum { ELEMENT_BYTES = 4 };
@@ -48,7 +49,7 @@ static void apply_formula(const struct mt_report_run *run, struct residual_row *
                                     run->d_model, ELEMENT_BYTES);
 }
 
-/* Finds the largest block that forward asked for of the category that the sums x + f(x) have; 0 if there is none. */
+/* Finds the largest block in forward with the category of the sums x + f(x); 0 if there is none. */
 static mt_status measure_stream(struct mt_report *report, const struct mt_run *run, uint64_t *out)
 {
     struct mt_category_row *rows;
@@ -62,7 +63,7 @@ static mt_status measure_stream(struct mt_report *report, const struct mt_run *r
     return status;
 }
 
-/* True if an earlier row has the model, batch, length and precision of row `index`. */
+/* True if an earlier row has the same model, batch, length and precision as row `index`. */
 static bool was_before(const struct mt_report_rows *rows, size_t index)
 {
     const struct mt_report_run *run = rows->runs[index];
@@ -85,7 +86,7 @@ static mt_status add_residual_row(struct mt_report *report, const struct mt_repo
     return MT_OK;
 }
 
-/* Leaves one row for each model, batch, length and precision. Each new row is compared with those that were kept. */
+/* Keeps one row for each model, batch, length and precision. Each new row is compared with the kept ones. */
 static void drop_repeated(struct mt_report_rows *rows)
 {
     size_t kept = 0;
@@ -127,11 +128,11 @@ mt_status mt_report_residual(struct mt_report *report)
     return status;
 }
 
-/* A category in a run in fp32 and in one under autocast; all 0 where a run lacks it. */
+/* A category in a run in fp32 and in one under autocast; all 0 if a run does not have it. */
 struct category_pair {
     const char *category;
-    struct mt_category_row baseline, autocast; /* max_bytes in forward; without a category: the run lacks it */
-    uint64_t overall[2];                       /* the largest of every phase, in fp32 and under autocast */
+    struct mt_category_row baseline, autocast; /* max_bytes in forward; no category: not in the run */
+    uint64_t overall[2];                       /* the largest in any phase, in fp32 and under autocast */
     int64_t difference;
     struct mt_figure published[2]; /* in fp32 and under autocast */
 };
@@ -153,7 +154,7 @@ static const struct {
 };
 enum { CATEGORY_COLUMNS = sizeof category_columns / sizeof category_columns[0] };
 
-/* The categories of two runs, those of the first one first. `autocast` is NULL where fp32 stands alone. */
+/* The categories of two runs, those of the first run first. `autocast` is NULL if there is only fp32. */
 struct comparison {
     const struct mt_report_run *baseline, *autocast;
     struct category_pair *pairs;
@@ -171,7 +172,8 @@ static struct category_pair *find_or_add(struct comparison *comparison, const ch
     return pair;
 }
 
-/* Returns the largest in forward or, of what forward never asks for, as parameters, gradients and optimizer state, overall. */
+/* Returns the largest in forward or, for categories that forward never allocates (parameters, gradients, optimizer
+ * state), overall. */
 static uint64_t published_bytes(const struct mt_category_row *row)
 {
     return row->forward_bytes > 0 ? row->forward_bytes : row->max_bytes;
@@ -226,7 +228,7 @@ static change change_of(const struct category_pair *pair)
     return 2 * pair->autocast.max_bytes == pair->baseline.max_bytes ? CHANGE_HALVED : CHANGE_OTHER;
 }
 
-/* Adds "Softmax, Norm and Block" of the categories with that change; returns how many there are. */
+/* Adds the categories with this change, "Softmax, Norm and Block"; returns their number. */
 static size_t add_changed(struct mt_text *out, const struct comparison *comparison, change wanted)
 {
     size_t total = 0, index = 0;
@@ -257,7 +259,7 @@ static void say_changes(struct mt_page *page, const struct comparison *compariso
     mt_text_release(&text);
 }
 
-/* Says where the two meanings of largest are furthest apart. */
+/* Writes where the two meanings of "largest" differ most. */
 static void say_overall(struct mt_page *page, const struct comparison *comparison)
 {
     const struct category_pair *widest = &comparison->pairs[0];
@@ -315,7 +317,7 @@ static mt_status compare_categories(struct mt_report *report, const struct mt_re
     return status;
 }
 
-/* Adds the pairs of their lead group or, without pairs, the runs of the lead group, whatever their precision. */
+/* Adds the pairs of the lead group or, without pairs, the runs of the lead group with any precision. */
 mt_status mt_report_categories(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -393,7 +395,7 @@ static mt_status add_largest(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Leaves the runs of a mode. */
+/* Keeps the runs with a mode. */
 static void keep_mode(struct mt_report_rows *rows, mt_mode mode)
 {
     size_t kept = 0;
@@ -403,7 +405,8 @@ static void keep_mode(struct mt_report_rows *rows, mt_mode mode)
     rows->count = kept;
 }
 
-/* Adds the longest pair of a mode or, without pairs, its longest run. Of forward passes overall is forward alone. */
+/* Adds the longest pair of a mode or, without pairs, its longest run. For forward passes, overall means only
+ * forward. */
 static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);

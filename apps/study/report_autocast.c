@@ -1,4 +1,4 @@
-/* The section of autocast: the peaks, their difference from fp32, and the causes of that. */
+/* The section of autocast: the peaks, their difference from fp32, and the causes of the difference. */
 #include "analysis/diff/diff.h"
 #include "base/memory.h"
 #include "study/report_runs.h"
@@ -26,7 +26,7 @@ static const struct mt_field pair_fields[] = {
     MT_FIELDS_END,
 };
 
-/* Says how near the differences are to others'. */
+/* Writes how close the differences are to published and measured ones. */
 static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pairs)
 {
     double measured = -1, published = -1;
@@ -38,7 +38,7 @@ static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pai
         const struct mt_published_cell *cell = pair->baseline.published;
         double gib = (double)pair->reserved_bytes / GIB;
         measured = fmax(measured, fabs(gib - (double)pair->measured.bytes / GIB));
-        published = fmax(published, fabs(gib - pair->autocast.published->autocast_gib)); /* not where that is NAN */
+        published = fmax(published, fabs(gib - pair->autocast.published->autocast_gib)); /* ignores NAN */
         has_first = has_first || (strcmp(cell->mode, "fwd") == 0 && strcmp(cell->seq, "128") == 0);
     }
     if (measured < 0)
@@ -58,9 +58,9 @@ static void say_nearness(struct mt_page *page, const struct mt_report_pairs *pai
 /* The differences of a group's pairs, shortest sequence first. */
 struct group {
     const struct mt_report_run *const *runs; /* under autocast */
-    const struct mt_report_axes *axes;       /* in which it is another one than the page's other groups */
+    const struct mt_report_axes *axes;       /* in which it differs from the page's other groups */
     struct mt_diff *diffs;
-    size_t count; /* of diffs and runs */
+    size_t count; /* number of diffs and runs */
 };
 
 static mt_status load_group(struct mt_report *report, const struct mt_report_pairs *pairs, size_t begin, size_t end,
@@ -92,14 +92,14 @@ struct cause_row {
     int64_t bytes[];
 };
 
-/* The rows of a group. Causes of one kind and text are one row; their texts say category and direction, too. */
+/* The rows of a group. Causes with equal kind and text are one row; their texts also contain category and direction. */
 struct causes {
     struct mt_row_type type; /* of rows */
     char *rows;
     size_t count;
 };
 
-/* Returns the row of that number, which may be the one after the last. */
+/* Returns the row with this number, which may be the one after the last. */
 static struct cause_row *row_at(const struct causes *causes, size_t number)
 {
     assert(number <= causes->count);
@@ -119,8 +119,8 @@ static struct cause_row *find_or_add(struct causes *causes, mt_cause kind, const
     return row;
 }
 
-/* Returns a column for the texts and one for each length. The caller frees the columns and, but of the first, their
- * headings. */
+/* Returns a column for the texts and one for each length. The caller frees the columns and all headings except the
+ * first. */
 static struct mt_field *cause_fields(const struct group *group)
 {
     struct mt_field *fields = mt_host_alloc((group->count + 2) * sizeof *fields);
@@ -172,7 +172,7 @@ static int sign_of(const struct mt_diff *diff)
     return (diff->allocated.delta_bytes > 0) - (diff->allocated.delta_bytes < 0);
 }
 
-/* Adds "higher at 128 and 256" of the lengths whose difference has that sign. Returns false if there are none. */
+/* Adds "higher at 128 and 256" for the lengths whose difference has this sign. Returns false if there are none. */
 static bool add_lengths(struct mt_text *out, const struct group *group, int sign, const char *word, bool follows)
 {
     size_t total = 0, index = 0;
@@ -218,7 +218,7 @@ static int64_t other_bytes(const struct mt_diff *diff)
     return diff->allocated.delta_bytes - cast_bytes(diff);
 }
 
-/* Adds the reason: the bytes of the copies of weights, against all others. */
+/* Adds the reason: the bytes of weight copies, compared with all other causes. */
 static void add_reason(struct mt_text *out, const struct group *group)
 {
     bool any = false, all = true;
@@ -240,7 +240,7 @@ static void add_reason(struct mt_text *out, const struct group *group)
     mt_text_add(out, ".");
 }
 
-/* Says by which lengths the peak is higher or lower; of the first group that is told, the page begins with that, too. */
+/* Writes at which lengths the peak is higher or lower. For the first printed group, the page also begins with it. */
 static void say_direction(struct mt_page *page, const struct group *group, bool is_first)
 {
     struct mt_text text = {0};
@@ -254,7 +254,7 @@ static void say_direction(struct mt_page *page, const struct group *group, bool 
     mt_text_release(&text);
 }
 
-/* Returns the count of lengths of the longest group. */
+/* Returns the number of lengths in the longest group. */
 static size_t longest_group(const struct mt_report_rows *rows)
 {
     size_t longest = 0;
@@ -268,7 +268,7 @@ static size_t longest_group(const struct mt_report_rows *rows)
 static mt_status add_groups(struct mt_report *report, const struct mt_report_pairs *pairs)
 {
     const struct mt_report_axes axes = mt_report_axes_of(&pairs->autocast);
-    size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1; /* groups of one length only if no group has more */
+    size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1; /* groups with one length only if no group has more */
     mt_status status = MT_OK;
     bool is_first = true;
     for (size_t begin = 0, end; begin < pairs->autocast.count && status == MT_OK; begin = end) {

@@ -1,5 +1,5 @@
-/* The section of implementations: what the eager model takes, op by op, and what the fused one does, which stands for compiled
- * code: it computes the same with fewer launches, and keeps less. */
+/* The section of implementations: compares the eager model, op by op, with the fused one, which represents compiled
+ * code: it computes the same with fewer launches, and keeps less memory. */
 #include "base/memory.h"
 #include "study/report_runs.h"
 
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An eager run and the fused one of the same training. Begins with the run of its row. */
+/* An eager and a fused run of the same training. Begins with the run of its row. */
 struct twin {
     struct mt_report_run fused, eager; /* borrowed from the report */
     struct mt_figure saved, speed_up;
-    double saved_share, speed_up_ratio; /* NAN: one of them was out of memory or not timed */
+    double saved_share, speed_up_ratio; /* NAN: one of them ran out of memory or was not timed */
 };
 
 static const struct mt_field twin_fields[] = {
@@ -36,8 +36,8 @@ static bool is_implementation(const struct mt_report_run *run, mt_implementation
     return strcmp(run->axis[MT_SETTING_IMPL], mt_implementation_names[kind]) == 0;
 }
 
-/* Returns the last eager run of the same training, which is the one with most warm-up; NULL if there is none. Attention and
- * casts of weights are parts of an implementation. */
+/* Returns the last eager run of the same training, which has the most warm-up; NULL if there is none. Attention and
+ * casts of weights are considered parts of an implementation. */
 static const struct mt_report_run *find_eager(const struct mt_report *report, const struct mt_report_run *fused)
 {
     static const char *const but[] = {"impl", "attention", "weight_cast", "warmup", NULL};
@@ -68,7 +68,7 @@ static struct twin twin_of(const struct mt_report_run *eager, const struct mt_re
     return twin;
 }
 
-/* Says how much lower peaks are and how much faster steps, from the least to the most. */
+/* Writes the range of how much lower peaks and how much faster steps are. */
 static void say_range(struct mt_page *page, const struct twin *twins, size_t count)
 {
     double least_speed_up = NAN, most_speed_up = NAN, least_saved = NAN, most_saved = NAN;

@@ -1,5 +1,5 @@
-/* The user's own runs, of any program: a list, and for each of the newest a section with what it needs, its memory over time, and
- * the parts of its peak. */
+/* The user's own runs, of any program: a list, and for each of the newest a section with its needs, its memory over
+ * time, and the parts of its peak. */
 #include "analysis/run_settings.h"
 #include "analysis/verdict.h"
 #include "study/report_runs.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The runs of the list and those with a section, newest last, and the rows of a table of parts. */
+/* Limits of the list, of runs with a section, newest last, and of rows in a table of parts. */
 enum { MOST_LISTED = 50, MOST_RUNS = 8, MOST_GROUPS = 10 };
 
-/* A run of the list. Owns its settings and peaks. */
+/* A run in the list. Owns its settings and peaks. */
 struct own_run {
     struct mt_run run;
     struct mt_settings settings;
-    const char *program; /* the file or model; NULL: not known */
+    const char *program; /* the file or model; NULL: unknown */
     char date[20];       /* "2026-01-31 23:59:59", UTC */
     const char *started; /* date */
     struct mt_peak_row allocated, reserved;
@@ -38,7 +38,7 @@ static const struct mt_field run_fields[] = {
 };
 static const struct mt_row_type run_type = MT_ROW_TYPE(struct own_run, run_fields);
 
-/* The share of the allocated peak that live blocks of one word have. */
+/* The share of the allocated peak in live blocks of one group. */
 struct group_row {
     struct mt_peak_share share;
     double part;
@@ -53,7 +53,7 @@ static const struct mt_field group_fields[] = {
 };
 static const struct mt_row_type group_type = MT_ROW_TYPE(struct group_row, group_fields);
 
-/* The highest moment of a phase. */
+/* The peak of a phase. */
 static const struct mt_field phase_fields[] = {
     MT_COLUMN(TEXT, const char *, struct mt_phase_peak, phase, "phase"),
     MT_COLUMN(BYTES, uint64_t, struct mt_phase_peak, bytes, "allocated"),
@@ -85,7 +85,7 @@ static void own_run_release(struct own_run *run)
     mt_peak_row_release(&run->reserved);
 }
 
-/* True of a run that ended and took memory. */
+/* True for a run that ended and allocated memory. */
 static bool is_shown(const struct mt_run *run)
 {
     return !mt_run_is(run, MT_RUN_RUNNING) && run->event_count > 0;
@@ -103,7 +103,7 @@ static void add_to_list(const struct mt_report *report, const struct own_run *ru
 
 /* ---- a run ---- */
 
-/* Says how much memory was short, and where. */
+/* Writes how much memory was missing, and where. */
 static void hint_at_oom(const struct mt_report *report, const struct own_run *run, const struct mt_verdict *verdict)
 {
     struct mt_text reason = {0}, command = {0};
@@ -116,7 +116,7 @@ static void hint_at_oom(const struct mt_report *report, const struct own_run *ru
     mt_text_release(&command);
 }
 
-/* Says what a dry run needs of its card. */
+/* Writes a dry run's needs of its card. */
 static mt_status say_need(const struct mt_report *report, const struct own_run *run)
 {
     const struct mt_question question = {.trace = report->trace, .run = &run->run};
@@ -134,7 +134,7 @@ static mt_status say_need(const struct mt_report *report, const struct own_run *
     return status;
 }
 
-/* Says how high the peak is, when it was, and its largest part; or which request was refused. */
+/* Writes the peak, when it occurred, and its largest part; or the refused request. */
 static mt_status find_peak(const struct mt_report *report, const struct own_run *run, const struct mt_peak_row *roles)
 {
     struct mt_steps_row steps;
@@ -225,7 +225,7 @@ static mt_status add_phases(const struct mt_report *report, const struct own_run
     return status;
 }
 
-/* Adds the peak's roles: first in a sentence, then as a table under the curve. */
+/* Adds the peak's roles: first as a sentence, then as a table below the curve. */
 static mt_status add_roles(const struct mt_report *report, const struct own_run *run)
 {
     struct mt_peak_row roles;
@@ -260,7 +260,7 @@ static mt_status add_run(const struct mt_report *report, const struct own_run *r
     return status;
 }
 
-/* Finds the newest runs that are shown, newest first; returns how many there are. */
+/* Finds the newest shown runs, newest first; returns their number. */
 static size_t find_newest(const struct mt_report *report, const struct mt_run *newest[MOST_LISTED], size_t *out_all)
 {
     size_t count, found = 0;

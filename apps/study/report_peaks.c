@@ -1,4 +1,4 @@
-/* Peaks by sequence length, beside what was published and what PyTorch measured, and the runs that did not fit. */
+/* Peaks by sequence length, next to published figures and PyTorch's measurements, and the runs that did not fit. */
 #include "study/report_runs.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@ static const double GIB = 1024.0 * 1024 * 1024;
 /* The workspace of backward's matrix products. Measured processes that had run backward before still held it. */
 enum { BACKWARD_WORKSPACE_BYTES = 33554432 };
 
-/* True of forward runs but the first: they shared a process with full steps (tests/data/pytorch_h200.json). */
+/* True for forward runs except the first: they shared a process with full steps (tests/data/pytorch_h200.json). */
 static bool held_backward_workspace(const struct mt_published_cell *cell)
 {
     bool is_first = strcmp(cell->seq, "128") == 0 && strcmp(cell->autocast, "off") == 0;
@@ -42,7 +42,7 @@ static const struct mt_field published_fields[] = {
     MT_FIELDS_END,
 };
 
-/* Rows that have published figures, or those that have none. */
+/* Rows with published figures, or those without. */
 typedef enum origin { ORIGIN_PUBLISHED, ORIGIN_OTHER } origin;
 
 static struct mt_report_rows select_rows(const struct mt_report *report, mt_report_precision precision, origin wanted)
@@ -56,7 +56,7 @@ static struct mt_report_rows select_rows(const struct mt_report *report, mt_repo
     return rows;
 }
 
-/* The distance of our figures from those of others. Invariant: with_workspace <= rows. */
+/* The difference between memtrace's figures and others. Invariant: with_workspace <= rows. */
 struct distance {
     size_t rows, with_workspace;
     int64_t allocated, reserved; /* the largest, without the workspace */
@@ -145,7 +145,7 @@ static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const
 /* Adds a sentence: mt_page_say or mt_page_find. */
 typedef void say_function(struct mt_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says how the peak grows from the shortest sequence of a group to the longest. */
+/* Writes how the peak grows from the shortest to the longest sequence of a group. */
 static void say_growth(struct mt_page *page, say_function *say, const struct mt_report_axes *axes,
                        const struct mt_report_run *first, const struct mt_report_run *last)
 {
@@ -171,8 +171,8 @@ static void say_growth(struct mt_page *page, say_function *say, const struct mt_
     mt_text_release(&text);
 }
 
-/* Says so of each group, which is named by the axes in which runs of the page differ. With that of most runs the page begins,
- * too. */
+/* Writes the growth of each group, which is named by the axes in which runs of the page differ. The page also begins
+ * with the growth of the group with most runs. */
 static void say_group_growth(const struct mt_report *report, const struct mt_report_rows *rows)
 {
     const struct mt_report_axes axes = mt_report_all_axes(report);
@@ -186,7 +186,7 @@ static void say_group_growth(const struct mt_report *report, const struct mt_rep
     }
 }
 
-/* Returns how many different published cells the rows have, on any device. */
+/* Returns the number of distinct published cells in the rows, on any device. */
 static size_t count_present(const struct mt_report_rows *rows)
 {
     size_t found = 0;
@@ -247,7 +247,7 @@ static const struct mt_field refusal_fields[] = {
     MT_FIELDS_END,
 };
 
-/* Says how many runs did not fit, and of the first what was asked for. */
+/* Writes how many runs did not fit, and the refused request of the first. */
 static void find_refusal(struct mt_report *report, const struct mt_report_run *run, size_t count)
 {
     mt_page_find(
@@ -276,7 +276,7 @@ static void add_refusals(struct mt_report *report)
     mt_report_rows_release(&rows);
 }
 
-/* Says which runs fit on 80 GiB or less although they were published as out of memory. */
+/* Writes which runs fit in 80 GiB or less although they were published as out of memory. */
 static void say_narrow_fits(struct mt_report *report)
 {
     static const double card_bytes = 80 * 1024.0 * 1024 * 1024;
@@ -294,7 +294,7 @@ static void say_narrow_fits(struct mt_report *report)
     }
 }
 
-/* Adds what a peak is made of, the largest categories first: "Opt State has 25.38 GiB of it, Param 12.69 GiB, …". */
+/* Adds the parts of a peak, largest categories first: "Opt State has 25.38 GiB of it, Param 12.69 GiB, …". */
 static void add_largest_shares(struct mt_text *out, const struct mt_peak_row *peak)
 {
     enum { SHARES_SAID = 4 };
@@ -306,11 +306,11 @@ static void add_largest_shares(struct mt_text *out, const struct mt_peak_row *pe
     }
 }
 
-/* Says which run has the highest peak of those that fit, and what it is made of. */
+/* Writes which run has the highest peak of those that fit, and its parts. */
 static void find_highest(struct mt_report *report)
 {
     const struct mt_report_run *highest = NULL;
-    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY); /* the runs of the tables */
+    struct mt_report_rows rows = mt_report_select(report, MT_REPORT_ANY); /* the runs in the tables */
     struct mt_text shares = {0};
     for (size_t i = 0; i < rows.count; i++)
         if (!rows.runs[i]->is_oom && (highest == NULL || rows.runs[i]->allocated.bytes > highest->allocated.bytes))

@@ -1,5 +1,5 @@
-/* The sections of precision: the dtypes that tensors have under autocast, read off their labels; and the accumulation
- * experiment, which shows why sums stay fp32. */
+/* The sections of precision: the dtypes of tensors under autocast, from their labels; and the accumulation experiment,
+ * which shows why sums stay fp32. */
 #include "base/text.h"
 #include "study/report_runs.h"
 #include "trace/query/blocks.h"
@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor to find among the labels of a run, by what it is. Ops differ between variants of attention and implementations,
- * so none is named. NULL: any. */
+/* A tensor to find among the labels of a run, by its purpose. Ops differ between attention variants and
+ * implementations, so none is named. NULL: any. */
 struct tensor {
     const char *what;
     const char *category, *role, *phase;
-    const char *ends[2]; /* one of these ends its span; the second is that of the fused model where it differs */
+    const char *ends[2]; /* one of these is the end of its span; the second is the fused model's, if different */
 };
 
 static const struct tensor tensors[] = {
@@ -47,13 +47,13 @@ static bool is_in_place(const struct tensor *tensor, const char *span)
     return tensor->ends[0] == NULL;
 }
 
-/* True of tensors with one number a row, as maxima and sums are: they are on the way to an output, and not the output. */
+/* True for tensors with one number per row, such as maxima and sums: these are intermediate values, not outputs. */
 static bool is_column(const struct mt_label_row *label)
 {
     return mt_ends_with(label->shape, ",1");
 }
 
-/* True of a label that may be the tensor's. A label without a dtype is no tensor's: only a kernel refers to it. */
+/* True for labels that may be the tensor's. A label without a dtype is not a tensor's: only kernels refer to it. */
 static bool is_candidate(const struct mt_label_row *label, const struct tensor *tensor)
 {
     return strcmp(label->dtype, mt_dtype_name(MT_NONE)) != 0 && mt_is_text(tensor->category, label->category) &&
@@ -61,7 +61,8 @@ static bool is_candidate(const struct mt_label_row *label, const struct tensor *
            is_in_place(tensor, label->span) && !is_column(label);
 }
 
-/* True of the last candidate of its span: a module takes its output last. Labels are in the order of their first blocks. */
+/* True for the last candidate in its span, since a module allocates its output last. Labels are ordered by their first
+ * blocks. */
 static bool is_tensor(const struct labels *labels, size_t number, const struct tensor *tensor)
 {
     const struct mt_label_row *rows = labels->rows;
@@ -73,7 +74,7 @@ static bool is_tensor(const struct labels *labels, size_t number, const struct t
     return true;
 }
 
-/* Returns the first label of such a tensor; NULL if the run had none. Number 0 is no label. */
+/* Returns the first label of such a tensor; NULL if the run has none. Label number 0 is unused. */
 static const struct mt_label_row *find(const struct labels *labels, const struct tensor *tensor)
 {
     for (size_t i = 1; i < labels->count; i++)
@@ -82,7 +83,7 @@ static const struct mt_label_row *find(const struct labels *labels, const struct
     return NULL;
 }
 
-/* Returns the dtype of all such tensors, as "fp32", or "mixed"; NULL if the run had none. */
+/* Returns the common dtype of all such tensors, as "fp32", or "mixed"; NULL if the run has none. */
 static const char *dtype_of(const struct labels *labels, const struct tensor *tensor)
 {
     const struct mt_label_row *first = find(labels, tensor);
@@ -110,7 +111,7 @@ static const struct mt_field tensor_fields[] = {
 };
 enum { TENSOR_FIELDS = sizeof tensor_fields / sizeof tensor_fields[0], AUTOCAST_FIELD = TENSOR_FIELDS - 2 };
 
-/* Fills in the tensors that a run under autocast had; returns how many. */
+/* Lists the tensors of a run under autocast; returns their number. */
 static size_t find_tensors(const struct labels *baseline, const struct labels *autocast, struct tensor_row *out)
 {
     size_t count = 0;
@@ -124,7 +125,7 @@ static size_t find_tensors(const struct labels *baseline, const struct labels *a
     return count;
 }
 
-/* Adds "parameters, loss and gradients" of the tensors of that dtype under autocast; returns how many there are. */
+/* Adds the tensors with this dtype under autocast, "parameters, loss and gradients"; returns their number. */
 static size_t add_names(struct mt_text *out, const struct tensor_row *rows, size_t count, const char *dtype)
 {
     size_t total = 0, index = 0;
@@ -154,7 +155,7 @@ static bool has_tensor(const struct tensor_row *rows, size_t count, const char *
     return is_there;
 }
 
-/* Gives the reasons, where they hold: what autocast casts, and what it must not. */
+/* Writes the reasons that apply: which tensors autocast casts, and which it must not cast. */
 static void say_reasons(struct mt_page *page, const char *autocast, const struct tensor_row *rows, size_t count)
 {
     struct mt_text narrow = {0}, wide = {0};
@@ -179,7 +180,7 @@ static void say_reasons(struct mt_page *page, const char *autocast, const struct
     mt_text_release(&wide);
 }
 
-/* Adds the tensors of a run under autocast, beside those of one in fp32, which may be NULL. */
+/* Adds the tensors of a run under autocast, compared with a run in fp32, which may be NULL. */
 static mt_status add_tensors(struct mt_report *report, const struct mt_report_run *run,
                              const struct mt_report_run *baseline)
 {
@@ -205,7 +206,7 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Keeps the rows under autocast in that dtype. */
+/* Keeps the rows under autocast with a dtype. */
 static void keep_dtype(struct mt_report_rows *rows, const char *dtype)
 {
     size_t kept = 0;
@@ -215,7 +216,8 @@ static void keep_dtype(struct mt_report_rows *rows, const char *dtype)
     rows->count = kept;
 }
 
-/* Adds the longest pair of the lead group, of equals a full step, since it has gradients; without a pair, the last run. */
+/* Adds the longest pair of the lead group, preferably a full step, since it has gradients; without a pair, the last
+ * run. */
 static mt_status add_dtype(struct mt_report *report, const char *dtype, bool *any)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -246,7 +248,7 @@ mt_status mt_report_dtypes(struct mt_report *report)
     return status;
 }
 
-/* The accumulation experiment, computed anew: an addend is added many times. */
+/* The accumulation experiment, computed each time: a number is added many times. */
 struct addition {
     double addend;
     int times;
@@ -255,13 +257,13 @@ struct addition {
 static const struct addition additions[] = {{0.01, 1000, "accumulation", "0.01 added 1000 times"},
                                             {0.001, 10000, "small-addends", "0.001 added 10000 times"}};
 
-/* A binary floating point format, as far as numbers near 1 need it. */
+/* A binary floating point format, for numbers near 1. */
 struct float_format {
     const char *name;
-    int significand_bits; /* with the leading one */
+    int significand_bits; /* including the leading one */
 };
 
-/* One way to add: the sum is rounded to its format after each addition, the addend once. */
+/* A way to add: the sum is rounded to its format after each addition, the addend once. */
 struct way {
     struct float_format sum, addend;
 };
@@ -281,8 +283,8 @@ struct way {
 static const struct way ways[] = {{FP32, FP32}, {FP16, FP16}, {BF16, BF16}, {FP32, FP16}, {FP32, BF16}};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
-/* Returns `value` rounded to the nearest number of the format, ties to even, as the processor is told to round unless
- * somebody changed that. Range and subnormals are left out: the experiment stays between 2^-10 and 2^4. */
+/* Returns `value` rounded to the nearest number of the format, ties to even, which is the processor's default rounding
+ * mode. Ignores range and subnormals: the experiment stays between 2^-10 and 2^4. */
 static double round_to(const struct float_format *format, double value)
 {
     int exponent;
@@ -329,7 +331,7 @@ static struct sum_row accumulate(const struct addition *addition, const struct w
                                                       : mt_figure_number(addend_error, "%+.4f", addend_error)};
 }
 
-/* Says where the sum no longer grows: half of the distance to its next number is not less than the addend. */
+/* Writes where the sum stops growing: where half the distance to the next number is at least the addend. */
 static void say_standstill(struct mt_page *page, const struct way *way, const struct sum_row *row)
 {
     int exponent;
@@ -343,7 +345,7 @@ static void say_standstill(struct mt_page *page, const struct way *way, const st
         way->sum.name, way->addend.name, row->sum, ldexp(1, exponent - way->sum.significand_bits), row->addend);
 }
 
-/* Adds the table of an experiment and what it shows. */
+/* Adds the table of an experiment and its conclusion. */
 static void add_addition(struct mt_page *page, const struct addition *addition)
 {
     struct sum_row rows[WAYS];

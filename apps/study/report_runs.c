@@ -26,7 +26,7 @@ static int64_t number(const struct mt_report_run *run, const char *name)
     return strtoll(setting(run, name), NULL, 10);
 }
 
-/* Returns the text, which is empty if nothing was added. The caller frees it. */
+/* Returns the text, "" if nothing was added. The caller frees it. */
 static char *text_of(struct mt_text *text)
 {
     return text->data != NULL ? text->data : mt_host_strdup("");
@@ -43,7 +43,7 @@ static char *model_text(const struct mt_report_run *run)
     return text_of(&text);
 }
 
-/* Returns "policy=torch", and the settings that are not usual for it. The caller frees it. */
+/* Returns "policy=torch", and the settings that differ from its defaults. The caller frees it. */
 static char *allocator_text(const struct mt_report_run *run)
 {
     struct mt_text text = {0};
@@ -58,7 +58,7 @@ static const char *pass_name(const char *mode)
     return strcmp(mode, "fwd") == 0 ? "forward pass" : "inference";
 }
 
-/* Sets the values of the axes. An axis is a setting in which runs differ that no table compares. */
+/* Sets the values of the axes. An axis is a setting in which runs differ and that no table compares. */
 static void load_axes(struct mt_report_run *run)
 {
     mt_setting axes[MT_SETTING_COUNT];
@@ -102,19 +102,20 @@ static void run_release(struct mt_report_run *run)
     *run = (struct mt_report_run){0};
 }
 
-/* True if the run's peaks would not rise in a further step. Out of memory in a first step is steady, too. */
+/* True if the run's peaks would not rise in another step. Out of memory in the first step is also steady. */
 static bool is_steady(const struct mt_report_run *run)
 {
     return run->is_oom || run->run.last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
 }
 
-/* True if PyTorch's rules decided what the run reserved, in steps that repeat: its peaks compare with PyTorch's. */
+/* True if PyTorch's rules determine the run's reserved memory, in steps that repeat: its peaks are comparable with
+ * PyTorch's. */
 static bool is_prediction(const struct mt_report_run *run)
 {
     return !run->is_oom && is_steady(run) && strncmp(setting(run, "alloc"), "policy=torch", 12) == 0;
 }
 
-/* Puts a run in the place of an older one of its configuration, or at the end. Takes the run. */
+/* Replaces an older run of the same configuration, or adds the run at the end. Takes the run. */
 static void keep_run(struct mt_report *report, struct mt_report_run *run)
 {
     for (size_t i = 0; i < report->run_count; i++) {
@@ -130,13 +131,13 @@ static void keep_run(struct mt_report *report, struct mt_report_run *run)
     report->runs[report->run_count++] = *run;
 }
 
-/* True if the run has the settings that tables are ordered by. Imported runs and those of other programs lack them. */
+/* True if the run has the settings by which tables are ordered. Imported runs and runs of other programs do not. */
 static bool has_settings(const struct mt_report_run *run)
 {
     return run->mode[0] != '\0' && run->seq > 0 && run->batch > 0;
 }
 
-/* True of a run for the tables. Those under way have no place there. */
+/* True for runs in the tables. Runs in progress are not included. */
 static bool is_wanted(const struct mt_report_run *run)
 {
     return has_settings(run) && (run->is_oom || mt_run_is(&run->run, MT_RUN_DONE));
@@ -161,7 +162,7 @@ static mt_status keep_runs(struct mt_report *report)
     return status;
 }
 
-/* A deviation that would be shown as nothing is not shown. */
+/* Does not show a standard deviation that would round to 0. */
 static struct mt_figure time_figure(const struct mt_time_statistics *time)
 {
     static const double least_shown = 0.005;
@@ -172,14 +173,15 @@ static struct mt_figure time_figure(const struct mt_time_statistics *time)
     return mt_figure_number(time->mean, "%.2f ± %.2f", time->mean, time->deviation);
 }
 
-/* True if the measurement compares: on a smaller card an allocator gives segments back that it would keep there. */
+/* True if the measurement is comparable: on a smaller card, an allocator releases segments that it keeps on a larger
+ * one. */
 static bool has_measured(const struct mt_report_run *run)
 {
     return run->comparable != NULL && is_prediction(run) &&
            run->run.capacity_bytes > run->published->measured_reserved_bytes;
 }
 
-/* Fills in the figures of others that stand beside the run's. */
+/* Sets the published and measured figures next to the run's. */
 static void compare_with_others(struct mt_report_run *run)
 {
     const struct mt_published_cell *cell = run->comparable;
@@ -196,7 +198,7 @@ static void compare_with_others(struct mt_report_run *run)
     run->reserved_difference = mt_figure_difference((int64_t)(run->reserved.bytes - cell->measured_reserved_bytes));
 }
 
-/* Finds what is allocated when the last full step has ended, if one has. */
+/* Finds the allocated bytes at the end of the last full step, if any. */
 static mt_status load_after_step(struct mt_trace *trace, struct mt_report_run *run)
 {
     struct mt_block_row *blocks = NULL;
@@ -232,7 +234,7 @@ static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
     return MT_OK;
 }
 
-/* Returns a number nearly proportional to the count of parameters, to put models in order. */
+/* Returns a number roughly proportional to the number of parameters, for sorting models. */
 static double size_of(const struct mt_report_run *run)
 {
     return (double)number(run, "layers") * (double)run->d_model * (double)run->d_model;
@@ -357,13 +359,13 @@ const struct mt_report_run *mt_report_longest(const struct mt_report_rows *rows)
     return mt_report_last_whole(rows, begin, end);
 }
 
-/* True if the run went to its end and had memory. */
+/* True if the run completed and allocated memory. */
 static bool has_peak(const struct mt_report_run *run)
 {
     return !run->is_oom && run->allocated.bytes > 0;
 }
 
-/* Returns the last run in fp32 that agrees, which is the one with most warm-up; NULL if there is none. */
+/* Returns the last run in fp32 that agrees, which has the most warm-up; NULL if there is none. */
 static const struct mt_report_run *find_baseline(const struct mt_report *report, const struct mt_report_run *run)
 {
     static const char *const but[] = {"autocast", "warmup", NULL};
@@ -374,7 +376,7 @@ static const struct mt_report_run *find_baseline(const struct mt_report *report,
     return found;
 }
 
-/* Fills in the differences of a pair, ours and those of others. */
+/* Sets the differences of a pair, memtrace's and other implementations'. */
 static void fill_pair(struct mt_report_pair *pair)
 {
     const struct mt_report_run *a = &pair->baseline, *b = &pair->autocast;
@@ -460,7 +462,7 @@ static bool has_axis(const struct mt_report_axes *axes, mt_setting axis)
     return false;
 }
 
-/* Adds the axes that all rows share, of those that a reader asks for first. */
+/* Adds the axes that are equal in all rows, of those that are most interesting. */
 static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_axes *axes)
 {
     static const mt_setting told[] = {MT_SETTING_MODEL, MT_SETTING_BATCH, MT_SETTING_DEVICE};
@@ -473,7 +475,7 @@ static void add_common(struct mt_text *out, const struct mt_report_rows *rows, c
     }
 }
 
-/* Returns the column of an axis. */
+/* Returns the column for an axis. */
 static struct mt_field axis_field(mt_setting axis)
 {
     const struct mt_setting_entry *entry = &mt_setting_table[axis];
@@ -483,7 +485,7 @@ static struct mt_field axis_field(mt_setting axis)
                              .offset = offsetof(struct mt_report_run, axis) + axis * sizeof(const char *)};
 }
 
-/* True if the run is one of those that timelines are written for: not if a newer run has its configuration. */
+/* True if a timeline is written for the run: not if a newer run has the same configuration. */
 static bool has_timeline(const struct mt_report *report, int64_t id)
 {
     for (size_t i = 0; i < report->run_count; i++)

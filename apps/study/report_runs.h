@@ -1,7 +1,8 @@
-/* The report of a trace: its runs, one for each configuration, with the figures of the tables and in their order; the axes
- * in which runs of a table differ; and the sections that make a page of them.
+/* The report of a trace: its runs, one per configuration, with the figures of the tables and in their order; the axes
+ * in which runs of a table differ; and the sections of a page.
  *
- * Runs of equal axes differ in mode, precision and sequence length only. They are a group, and tables compare within it. */
+ * Runs with equal axes differ only in mode, precision and sequence length. They are a group, within which tables
+ * compare. */
 #pragma once
 
 #include "answer/report_page.h"
@@ -11,14 +12,15 @@
 
 #include <stdbool.h>
 
-/* A run and everything that a table shows of it. Texts are borrowed from the trace.
- * Invariants of a loaded one: seq > 0 and batch > 0; it ended, done or out of memory; `comparable` is `published` or NULL. */
+/* A run and all its values in tables. Texts are borrowed from the trace.
+ * Invariants after loading: seq > 0 and batch > 0; it ended, done or out of memory; `comparable` is `published` or
+ * NULL. */
 struct mt_report_run {
     struct mt_run run;
     struct mt_settings settings;
-    const char *axis[MT_SETTING_COUNT]; /* values of the settings of MT_ORDER_OF_REPORT */
+    const char *axis[MT_SETTING_COUNT]; /* values of the settings in MT_ORDER_OF_REPORT */
     char *model;                        /* "2.7B", or the sizes of one without a name; owned */
-    char *allocator;                    /* "policy=torch", and settings that are not usual for it; owned */
+    char *allocator;                    /* "policy=torch", and settings that differ from its defaults; owned */
     const char *mode, *autocast, *seq_text;
     const char *name;  /* "": none */
     const char *pass;  /* "forward pass", "full step" or "inference" */
@@ -26,51 +28,51 @@ struct mt_report_run {
     int64_t batch, seq, d_model;
     bool is_oom, is_estimated;
     struct mt_steps_row steps;
-    struct mt_figure times[MT_TIMED_PART_COUNT]; /* ms, with the deviation where there is one */
+    struct mt_figure times[MT_TIMED_PART_COUNT]; /* ms, with the standard deviation if available */
     struct mt_peak_row allocated, reserved;
     struct mt_figure allocated_peak, reserved_peak; /* or "out of memory" */
-    struct mt_figure after_step;                    /* allocated when the last full step has ended */
-    uint64_t refused_bytes;                         /* asked for when memory ran out */
-    const struct mt_published_cell *published;      /* of its configuration; NULL: none */
-    const struct mt_published_cell *comparable;     /* the same if its allocator is the published one's */
+    struct mt_figure after_step;                    /* allocated at the end of the last full step */
+    uint64_t refused_bytes;                         /* requested when memory ran out */
+    const struct mt_published_cell *published;      /* for its configuration; NULL: none */
+    const struct mt_published_cell *comparable;     /* the same, if its allocator is the published one's */
     struct mt_figure published_reserved;
     struct mt_figure measured_allocated, measured_reserved;     /* of PyTorch */
-    struct mt_figure allocated_difference, reserved_difference; /* ours less PyTorch's */
+    struct mt_figure allocated_difference, reserved_difference; /* memtrace's minus PyTorch's */
 };
 
-/* The tables that a trace may lack the runs for. */
+/* The tables for which a trace may lack runs. */
 typedef enum mt_report_lack {
-    MT_LACKS_AUTOCAST_PAIRS, /* runs under autocast beside those in fp32 */
+    MT_LACKS_AUTOCAST_PAIRS, /* runs under autocast in addition to fp32 */
     MT_LACKS_AUTOCAST,
     MT_LACKS_KERNELS,
     MT_LACKS_PUBLISHED, /* some of the published configurations */
     MT_LACKS_WARMUP,
-    MT_LACKS_IMPLEMENTATIONS, /* fused runs beside eager ones */
+    MT_LACKS_IMPLEMENTATIONS, /* fused runs in addition to eager ones */
     MT_LACKS_KEPT_OUTPUT,     /* forward passes that keep their output */
-    MT_LACKS_MEMORY,          /* a run itself: its number follows the command */
+    MT_LACKS_MEMORY,          /* of the run itself: its number follows the command */
     MT_REPORT_LACK_COUNT
 } mt_report_lack;
 
-/* The data that the sections of a report share. */
+/* The common data of a report's sections. */
 struct mt_report {
-    const char *const *remedies; /* by mt_report_lack: the command that adds it; borrowed */
+    const char *const *remedies; /* by mt_report_lack: the command that adds the runs; borrowed */
     const char
         *timelines; /* the folder of the runs' timelines, as the page links to it; NULL: there is none. Borrowed */
     struct mt_trace *trace;
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
-    const struct mt_run **others; /* runs that ended and do not say what was trained, as imported ones; the trace's */
+    const struct mt_run **others; /* runs that ended without training settings, such as imported ones; the trace's */
     size_t other_count;
 };
 
-/* Loads the newest run of each configuration that ended, also one that ended out of memory. Of full steps it prefers a
- * run with a second step, since the first makes the optimizer's state. Leaves out->page, out->remedies and out->timelines as they are.
- * Release in any case. */
+/* Loads the newest run of each configuration that ended, also if it ran out of memory. For full steps, prefers a run
+ * with a second step, since the first creates the optimizer's state. Does not change out->page, out->remedies and
+ * out->timelines. Release in any case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
 
-/* Some of the runs, in their order. Borrows them. */
+/* A subset of the runs, in order. Borrows them. */
 struct mt_report_rows {
     const struct mt_report_run **runs;
     size_t count;
@@ -79,35 +81,36 @@ struct mt_report_rows {
 /* Runs in fp32, or under autocast, in bf16 or fp16. */
 typedef enum mt_report_precision { MT_REPORT_ANY, MT_REPORT_FP32, MT_REPORT_AUTOCAST } mt_report_precision;
 
-/* Returns the runs of that precision. Of those that differ in warm-up only it takes the last. The caller releases the rows. */
+/* Returns the runs with a precision. Of runs that differ only in warm-up, uses the last. The caller releases the
+ * rows. */
 struct mt_report_rows mt_report_select(const struct mt_report *report, mt_report_precision precision);
 void mt_report_rows_release(struct mt_report_rows *rows);
 
-/* True if two runs agree in all settings that matter to a step, but for those named (NULL after the last). */
+/* True if two runs agree in all settings that affect a step, except those in `but`, which ends with NULL. */
 bool mt_report_agree(const struct mt_report_run *a, const struct mt_report_run *b, const char *const but[]);
 
-/* Returns the end of the group that begins at row `begin`: equal axes, mode and precision. */
+/* Returns the end of the group that begins at row `begin`: rows with equal axes, mode and precision. */
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin);
 
-/* Returns the last of the rows begin up to end that did not end out of memory; NULL if there is none. */
+/* Returns the last row in [begin, end) that did not end out of memory; NULL if there is none. */
 const struct mt_report_run *mt_report_last_whole(const struct mt_report_rows *rows, size_t begin, size_t end);
 
-/* Finds the group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no
+/* Finds the group with most runs that did not end out of memory, the last of equal ones: [*begin, *end); both 0 without
  * rows. */
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end);
 
 /* Returns the last run of the lead group that did not end out of memory; NULL if there is none. */
 const struct mt_report_run *mt_report_longest(const struct mt_report_rows *rows);
 
-/* A run under autocast beside the one in fp32 that differs from it in that only, but for warm-up. Both went to their end
- * and had memory. Begins with a run, as every row of a report's tables does. */
+/* A run under autocast and the run in fp32 that differs only in that, and possibly in warm-up. Both completed and
+ * allocated memory. Begins with a run, like every row of a report's tables. */
 struct mt_report_pair {
-    struct mt_report_run autocast, baseline; /* borrowed from the report, with all that they own */
+    struct mt_report_run autocast, baseline; /* borrowed from the report, with everything they own */
     int64_t allocated_bytes, reserved_bytes; /* more under autocast */
     struct mt_figure measured, published;    /* the same of reserved bytes, by PyTorch and as published */
 };
 
-/* Pairs, and the rows of those under autocast, in one order. */
+/* Pairs, and the rows of their runs under autocast, in the same order. */
 struct mt_report_pairs {
     struct mt_report_rows autocast; /* autocast.runs[i] is &pairs[i].autocast */
     struct mt_report_pair *pairs;
@@ -126,28 +129,29 @@ struct mt_report_axes {
     size_t count;
 };
 struct mt_report_axes mt_report_axes_of(const struct mt_report_rows *rows);
-struct mt_report_axes mt_report_all_axes(const struct mt_report *report); /* of all runs that tables have */
+struct mt_report_axes mt_report_all_axes(const struct mt_report *report); /* of all runs in tables */
 
-/* Adds a table of rows, each a struct that begins with its run. The first columns are the axes in which the runs differ,
- * then come the fields, which end with MT_FIELDS_END. The title goes on with what all runs have in common: "…: 2.7B, batch
- * 4, sim:h200". Each row links to its run's timeline. */
+/* Adds a table of rows, each a struct that begins with its run. The first columns are the axes in which the runs
+ * differ, followed by the fields, which end with MT_FIELDS_END. The title continues with the common values of all runs:
+ * "…: 2.7B, batch 4, sim:h200". Each row links to its run's timeline. */
 void mt_report_table(const struct mt_report *report, const struct mt_report_rows *rows, const char *key,
                      const char *title, const struct mt_field *fields);
 
-/* Links the row that was added last to the timeline of a run, "FOLDER/run-3.html", if there is a folder. */
+/* Links the last row to the timeline of a run, "FOLDER/run-3.html", if there is a folder. */
 void mt_report_link(const struct mt_report *report, const struct mt_run *run);
 
-/* Adds a run for a sentence, its model, its mode and those axes: "2.7B, forward pass, sim:h200". */
+/* Adds a description of a run for a sentence, with its model, mode and these axes: "2.7B, forward pass, sim:h200". */
 void mt_report_describe(const struct mt_report_axes *axes, const struct mt_report_run *run, struct mt_text *out);
 
-/* Adds ", " or " and " before item `index` of `count`, where one belongs. */
+/* Adds the separator before item `index` of `count`: ", " or " and ", or nothing. */
 void mt_report_join(struct mt_text *out, size_t index, size_t count);
 
-/* Adds the list of the trace's own runs, of any program, and a section for each of the newest. Fails as reading the trace does. */
+/* Adds the list of the trace's own runs, of any program, and a section for each of the newest. Fails if the trace can't
+ * be read. */
 mt_status mt_report_own(struct mt_report *report);
 
-/* Add the sections of the study, here in their order: the heading, the tables, and under each table what its numbers show.
- * Of runs that the trace lacks they name the command that adds them. Fail as reading the trace does. */
+/* Add the sections of the study, here in their order: the heading, the tables, and conclusions below each table. If the
+ * trace lacks runs, they name the command that adds them. Fail if the trace can't be read. */
 mt_status mt_report_timing(struct mt_report *report);
 mt_status mt_report_peaks(struct mt_report *report);
 mt_status mt_report_autocast(struct mt_report *report);
@@ -160,9 +164,9 @@ mt_status mt_report_kernels(struct mt_report *report);
 mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);
 
-/* Adds the tables of peaks of runs of one precision, which two of the sections have. */
+/* Adds the tables of peaks for runs of one precision, which two of the sections contain. */
 void mt_report_peak_tables(struct mt_report *report, mt_report_precision precision);
 
-/* Runs what the trace at `path` lacks of the published study, on `device`, and adds it; cards of 80 GB are simulated on any.
- * The observer is told of the progress. Running out of device memory is an answer, not a failure. */
+/* Makes the runs of the published study that the trace at `path` lacks, on `device`, and adds them; cards of 80 GB are
+ * always simulated. Reports progress to the observer. Out of device memory is a result, not a failure. */
 mt_status mt_report_study(const char *path, const char *device, const struct mt_session_observer *observer);

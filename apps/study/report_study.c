@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A run of the study. A run of the trace takes its place if it went on to a second step and has enough warm-up. */
+/* A run of the study. A run in the trace replaces it if it had a second step and has enough warm-up. */
 struct study_run {
     const char *model;
     int64_t seq;
@@ -20,18 +20,18 @@ struct study_run {
     mt_implementation_kind implementation;
     mt_autocast autocast;
     int64_t warmup, steps;
-    int64_t least_warmup, most_warmup; /* of a run that takes its place; least <= warmup <= most */
+    int64_t least_warmup, most_warmup; /* of a run that can replace it; least <= warmup <= most */
     bool wants_kernels;
     const char *device; /* NULL: the study's */
 };
 
-/* All runs but those without warm-up have as many steps with their warm-up, since what is reserved may still grow in the fifth:
- * so runs that differ in warm-up alone show one figure. */
+/* All runs except those without warm-up have the same number of steps including warm-up, since reserved memory may
+ * still grow in the fifth step. So runs that differ only in warm-up have the same figure. */
 enum { ANY_WARMUP = INT32_MAX, STUDY_RUNS = 64, ALL_STEPS = 6 };
 
-/* The runs that are left to do. Invariant: no run could take the place of a later one. */
+/* The remaining runs. Invariant: no run can replace a later one. */
 struct study {
-    const char *path, *device; /* of the trace; of runs that name none */
+    const char *path, *device; /* of the trace; for runs without a device */
     const struct mt_session_observer *observer;
     struct study_run runs[STUDY_RUNS];
     size_t count;
@@ -45,14 +45,14 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            a->implementation == b->implementation && same_device;
 }
 
-/* True if the study records kernels of such runs on that device. On sim they are estimates, and those of full steps have
- * forward's among them. The CPU has none. */
+/* True if the study records kernels of such runs on this device. On sim they are estimates, and those of full steps
+ * include forward. The CPU has none. */
 static bool records_kernels(const char *device, mt_mode mode)
 {
     return strncmp(device, "cuda", 4) == 0 || (mt_device_is_simulated(device) && mode == MT_MODE_FWD_BWD);
 }
 
-/* Adds a run unless an earlier one takes its place. */
+/* Adds a run unless an earlier one replaces it. */
 static void add_run(struct study *study, struct study_run run)
 {
     run.wants_kernels = run.wants_kernels && records_kernels(study->device, run.mode);
@@ -71,7 +71,7 @@ static void add_timing(struct study *study)
     static const char *const models[] = {"small", "medium", "large", "xl", "2.7B"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct study_run run = {.model = models[i], .seq = 256, .mode = MT_MODE_FWD_BWD, .steps = 4};
-        add_run(study, run); /* cold: exactly without warm-up */
+        add_run(study, run); /* exactly without warm-up */
         run.warmup = 2;
         run.steps = ALL_STEPS - run.warmup;
         run.least_warmup = 1;
@@ -100,7 +100,7 @@ static void add_peaks(struct study *study)
     }
 }
 
-/* A card of 80 GB leaves a program between its memory and a GiB less: the driver and CUDA's context have the rest. */
+/* On a card of 80 GB, a program can use all memory or up to 1 GiB less: the driver and CUDA's context use the rest. */
 static void add_smaller_cards(struct study *study)
 {
     static const char *const cards[] = {"sim:h100", "sim:79GiB"};
@@ -113,7 +113,7 @@ static void add_smaller_cards(struct study *study)
     }
 }
 
-/* A run under fp16, for its dtypes. Only a simulated device has fp16. */
+/* A run under fp16, for its dtypes. Only a simulated device supports fp16. */
 static void add_fp16(struct study *study)
 {
     if (mt_device_is_simulated(study->device))
@@ -143,7 +143,7 @@ static mt_status plan_run(const struct study *study, const struct study_run *run
         out, (const char *const[MT_SETTING_COUNT]){[MT_SETTING_IMPL] = mt_implementation_names[run->implementation]});
 }
 
-/* True if a run of these settings takes the place of the wanted one, whose settings those are. */
+/* True if a run with these settings replaces the wanted run, whose settings are `settings`. */
 static bool is_in_place(const struct mt_settings *found, const struct mt_settings *settings,
                         const struct study_run *wanted)
 {
@@ -188,7 +188,7 @@ static mt_status find_run(const struct study *study, struct mt_trace *trace, con
     return status;
 }
 
-/* Leaves the runs that the trace lacks: all if there is no trace yet. Opens each device, so one that is not there fails
+/* Keeps the runs that the trace lacks: all if there is no trace yet. Opens each device, so that a missing one fails
  * before the first run. */
 static mt_status drop_present(struct study *study)
 {
@@ -219,7 +219,7 @@ static mt_status run_one(const struct study *study, const struct study_run *run)
     return status;
 }
 
-/* Tells the observer a line. Releases the text. */
+/* Passes a line to the observer. Releases the text. */
 static void note(const struct study *study, struct mt_text *text)
 {
     study->observer->note(study->observer->context, mt_text_get(text));

@@ -1,5 +1,5 @@
-/* The sections of time: how long the phases of a step take and what warming up changes, and what takes the GPU's time in
- * runs whose kernels were watched. */
+/* The sections of time: the durations of a step's phases, the effect of warm-up, and the GPU time by kernel in runs
+ * with watched kernels. */
 #include "answer/kernel_text.h"
 #include "base/memory.h"
 #include "device/device.h"
@@ -21,7 +21,7 @@ static bool has_full_step(const struct mt_report_rows *rows, const struct mt_rep
     return false;
 }
 
-/* Returns the runs that were timed, of one configuration the full step alone. The caller releases the rows. */
+/* Returns the runs that were timed; for each configuration only the full step. The caller releases the rows. */
 static struct mt_report_rows select_timed(const struct mt_report *report)
 {
     struct mt_report_rows all = mt_report_select(report, MT_REPORT_ANY), rows = mt_report_select(report, MT_REPORT_ANY);
@@ -64,7 +64,7 @@ static void say_estimates(struct mt_page *page, const struct mt_report_rows *row
         }
 }
 
-/* The smallest and largest of numbers. */
+/* The minimum and maximum of numbers. */
 struct range {
     double low, high;
 };
@@ -94,13 +94,13 @@ static void say_times(struct mt_page *page, const struct mt_report_rows *rows)
         mt_page_say(page, "After the warm-up every step takes as long as the others.");
 }
 
-/* The same run with warm-up and without. Begins with the run of its row. */
+/* The same run with and without warm-up. Begins with the run of its row. */
 struct warmth {
     struct mt_report_run warm; /* borrowed from the report */
     struct mt_figure cold_ms, change_ms;
-    double change; /* of a step's mean, ms */
+    double change; /* of a step's mean time, ms */
     const char *slowest;
-    double percent; /* the change, of the warm mean */
+    double percent; /* the change, relative to the warm mean */
 };
 
 static const struct mt_field warmth_fields[] = {
@@ -113,7 +113,7 @@ static const struct mt_field warmth_fields[] = {
     MT_FIELDS_END,
 };
 
-/* True of neighbours, since runs are in order of warm-up. */
+/* True for neighbours, since runs are ordered by warm-up. */
 static bool is_pair(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
     static const char *const but[] = {"warmup", NULL};
@@ -126,7 +126,7 @@ static double mean_change(const struct mt_report_run *cold, const struct mt_repo
     return cold->steps.part[part].mean - warm->steps.part[part].mean;
 }
 
-/* Returns the phase that the first steps make longer by most. */
+/* Returns the phase whose first steps are slowest compared with later ones. */
 static mt_timed_part slowest_phase(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
     int slowest = MT_TIMED_FORWARD;
@@ -205,14 +205,14 @@ mt_status mt_report_timing(struct mt_report *report)
     return MT_OK;
 }
 
-/* A phase of a run's kernels, in a step. */
+/* A phase of a run's kernels, per step. */
 struct phase_row {
     const char *phase;
     struct mt_figure ms, share, product_ms, product_share;
-    struct mt_figure published_ms, published_share; /* PyTorch's, and that of products in it */
+    struct mt_figure published_ms, published_share; /* PyTorch's time, and its share of matrix products */
     uint64_t kernels;
-    struct mt_figure other_ms; /* of the largest kernel that is no product */
-    const char *other;         /* its name; NULL: there is none */
+    struct mt_figure other_ms; /* of the largest kernel that is not a matrix product */
+    const char *other;         /* its name; NULL: none */
 };
 
 #define OUR_COLUMNS                                                                                                    \
@@ -228,7 +228,7 @@ struct phase_row {
 static const struct mt_field phase_fields[] = {OUR_COLUMNS, MT_FIELDS_END};
 static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
 
-/* Beside PyTorch's, where they were measured. */
+/* Compared with PyTorch's kernels, if these were measured. */
 static const struct mt_field compared_fields[] = {
     OUR_COLUMNS,
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_ms, "PyTorch's on H200"),
@@ -256,7 +256,7 @@ static struct mt_figure share_figure(uint64_t part, uint64_t whole)
     return mt_figure_number(percent, "%s", mt_format_share((double)part, (double)whole, text));
 }
 
-/* Returns PyTorch's kernels of the phase in a run of that published cell; NULL: the run is of none, or they are not known. */
+/* Returns PyTorch's kernels of the phase in a run of this published cell; NULL: no cell, or unknown. */
 static const struct mt_published_kernels *published_kernels(const struct mt_published_cell *cell,
                                                             const struct mt_kernel_phase *phase)
 {
@@ -312,7 +312,7 @@ static void say_shares(struct mt_page *page, const struct mt_kernels *kernels)
         mt_page_say(page, "Of %zu kernels there is no record, so the figures are too low.", (size_t)kernels->lost);
 }
 
-/* Says how far times and shares of products are from PyTorch's, if there are such. */
+/* Writes how much times and shares of products differ from PyTorch's, if these exist. */
 static void say_distance(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_published_cell *cell)
 {
     double points = -1, percent = -1;
@@ -351,7 +351,7 @@ static void add_kernels(struct mt_page *page, const struct mt_run *run, const st
     mt_text_release(&title);
 }
 
-/* True if the device is, or stands for, the card on which PyTorch's kernels were measured. */
+/* True if the device is, or simulates, the card on which PyTorch's kernels were measured. */
 static bool is_h200(const char *device)
 {
     struct mt_card card;
@@ -360,7 +360,7 @@ static bool is_h200(const char *device)
     return is_known && strcmp(card.name, "h200") == 0;
 }
 
-/* Adds the kernels of a run, if they were watched, and counts it in *shown. */
+/* Adds the kernels of a run, if they were watched, and counts the run in *shown. */
 static mt_status add_watched(struct mt_report *report, const struct mt_run *run, size_t *shown)
 {
     struct mt_settings settings;
