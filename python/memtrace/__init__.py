@@ -2,13 +2,13 @@
 
     import memtrace
 
-    with memtrace.record("train.db"):               # PyTorch's allocator, watched; also @memtrace.record("train.db")
+    with memtrace.record("train.db"):               # records PyTorch's allocator; also @memtrace.record("train.db")
         train()
 
     with memtrace.dry_run("h100") as run:           # the same on a simulated card, without a GPU; before torch is imported
         train()
 
-    trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
+    trace = memtrace.open("train.db")               # the answers of the program `memtrace`, as Python objects
     print(trace.peak(by="role").shares[0])
 
     %load_ext memtrace                              # in a notebook: %%memtrace --device sim:h100 runs a cell dry
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .recording.labels import RULES as RULES
     from .recording.record import record as record
 
-# The public names by the modules that define them, which are imported when a name is first used.
+# The public names, by the module that defines them. A module is imported when one of its names is first used.
 _MODULES = {
     "_limits": ("limit_leaks", "limit_memory"),
     "_questions": ("MemtraceError",),

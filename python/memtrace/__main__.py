@@ -8,8 +8,8 @@ from ._library import find_program
 
 
 def leave_own_environment(environment: MutableMapping[str, str]) -> None:
-    """Moves the folder of this Python to the end of PATH if memtrace is installed there without PyTorch: `uvx` and `pipx run` put
-    it in front, and programs that memtrace starts must find the user's Python. An environment that the user has activated stays."""
+    """Moves the folder of this Python to the end of PATH if memtrace is installed there without PyTorch: `uvx` and `pipx run`
+    prepend it, and programs that memtrace starts must find the user's Python. An environment activated by the user stays."""
     own, active = os.path.realpath(sys.prefix), environment.get("VIRTUAL_ENV")
     first, *others = environment.get("PATH", "").split(os.pathsep)
     is_active = active is not None and os.path.realpath(active) == own
@@ -21,7 +21,7 @@ def main() -> None:
     program = find_program()
     leave_own_environment(os.environ)
     if sys.argv[1:2] == ["mcp"]:
-        os.environ["MEMTRACE_PYTHON"] = sys.executable  # which has what was installed with memtrace
+        os.environ["MEMTRACE_PYTHON"] = sys.executable  # has the packages installed with memtrace
     os.execv(program, [program, *sys.argv[1:]])
 
 

@@ -1,5 +1,5 @@
-"""Calls a function as the program of a new interpreter: python3 _call.py FILE. The file has a pickle of the path of modules, and
-one of the function and its arguments (functions.py), which is read once its module can be found."""
+"""Calls a function as the program of a new interpreter: python3 _call.py FILE. The file contains a pickle of the module path,
+and a pickle of the function and its arguments (functions.py), which is loaded once its module can be found."""
 import pickle
 import sys
 

@@ -1,4 +1,4 @@
-"""The C functions, structs and constants that the package uses, read from the C headers: nothing is declared twice.
+"""The C functions, structs and constants that the package uses, read from the C headers, so that nothing is declared twice.
 
 Understands the C of memtrace's own headers: structs of scalars, texts, pointers and arrays, enums, #define of a number, and
 functions. tests/python/test_declarations.py compares layouts with the compiler's.
@@ -24,7 +24,7 @@ POINTERS: dict[str, Any] = {"void": ctypes.c_void_p, "char": ctypes.c_char_p, "P
 
 
 class Header:
-    """What some headers declare, by name. Structs are subclasses of ctypes.Structure."""
+    """The declarations of some headers, by name. Structs are subclasses of ctypes.Structure."""
 
     def __init__(self, *paths: str) -> None:
         text = ""
@@ -76,7 +76,7 @@ class Header:
         return words[2], words[0], text.count("*") + text.count("[")
 
     def _type(self, words: str, stars: int) -> Any:
-        """Returns the type for ctypes. A struct that no header describes has only addresses."""
+        """Returns the ctypes type. A struct that no header describes is opaque."""
         stars += words.count("*")
         names = [word for word in words.replace("*", " ").split() if word not in ("const", "struct", "enum", "MEMTRACE_API")]
         base = names[-1]
@@ -89,7 +89,7 @@ class Header:
         return kind
 
     def declare(self, library: Any) -> Any:
-        """Gives a library's functions the types of the headers. One that the library lacks fails when it is called."""
+        """Sets the types of a library's functions from the headers. A missing function fails when it is called."""
         for name, (result, arguments) in self.functions.items():
             function = getattr(library, name, None)
             if function is not None:
@@ -98,7 +98,7 @@ class Header:
 
 
 def split(words: str) -> list[str]:
-    """Returns the parts between commas that are in no parentheses; none of "void"."""
+    """Splits the text at commas outside parentheses; returns no parts for "void"."""
     parts = (" ".join(part.split()) for part in re.split(r",(?![^(]*\))", words))
     return [part for part in parts if part not in ("", "void")]
 
@@ -117,7 +117,7 @@ def torch() -> Header:
 
 @functools.lru_cache(maxsize=None)
 def dry() -> Header:
-    """The header of the library that is compiled for a PyTorch."""
+    """The header of the library that is compiled for each PyTorch."""
     return Header(find_header("src/producers/torch/dry/dry_library.h"))
 
 
@@ -128,7 +128,7 @@ def library() -> Any:
 
 
 def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
-    """Loads libmemtrace_torch.so. Calls keep the interpreter's lock, since releasing it takes longer."""
+    """Loads libmemtrace_torch.so. Calls keep the GIL, since releasing it takes longer."""
     return torch().declare(ctypes.PyDLL(path, mode=mode))
 
 
@@ -138,7 +138,7 @@ def load_dry_library(path: str) -> Any:
 
 
 def value_of(value: Any) -> Any:
-    """Returns a field's value. Text is decoded, whatever it holds: the author of a trace wrote it."""
+    """Returns a field's value. Text is decoded even if it is invalid UTF-8, since the trace's author chose it."""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

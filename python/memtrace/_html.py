@@ -1,5 +1,5 @@
-"""Answers as HTML for notebooks: tables and a bar, without scripts and without a network. All text is escaped, since the
-author of a trace wrote it."""
+"""Answers as HTML for notebooks: tables and a bar, without scripts and without network access. All text is escaped, since the
+trace's author chose it."""
 from __future__ import annotations
 
 import html
@@ -12,8 +12,8 @@ NO_WRAP = "white-space:nowrap"
 ROLES = {"parameter": "#5379c4", "optimizer state": "#87517a", "gradient": "#edd069", "activation": "#75b393",
          "temporary": "#d17a4f", "workspace": "#fcb57b", "weight cast": "#117891", "gathered parameter": "#044676",
          "buffer": "#60c6ff", "input": "#8e7834", "key-value cache": "#727466", "kept": "#57470c", "other": "#869eab",
-         "unknown": "#a49f8d"}  # as viewer/colors.js has them
-COLORS = tuple(ROLES.values())[:10]  # of parts that are no roles
+         "unknown": "#a49f8d"}  # as in viewer/colors.js
+COLORS = tuple(ROLES.values())[:10]  # for parts other than roles
 REST = ROLES["unknown"]
 BAR_WIDTH = 480
 CURVE_WIDTH, CURVE_HEIGHT = 360, 150
@@ -21,7 +21,7 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:2em;align-items:flex-start"
 
 
 def cell(name: str, value: Any) -> str:
-    """Returns a cell of a table; of a column of bytes, in words."""
+    """Returns a table cell; bytes are formatted with a unit."""
     if not isinstance(value, int):
         return f'<td style="text-align:left;{NO_WRAP}">{html.escape(str(value))}</td>'
     if name.endswith("bytes"):
@@ -30,13 +30,13 @@ def cell(name: str, value: Any) -> str:
 
 
 def color(name: str, index: int) -> str:
-    """Returns the color of a part: of a role its own, else by its place in the order of size."""
+    """Returns the color of a part: a role's own, otherwise by its rank in size."""
     return ROLES.get(name) or (COLORS[index] if index < len(COLORS) else REST)
 
 
 def table_page(rows: Sequence[Mapping[str, Any]], is_key: bool = False) -> str:
-    """Returns rows as a table whose columns are the names of the fields. As the key of a bar, each row begins with the color
-    of its part."""
+    """Returns rows as a table whose columns are the names of the fields. In a bar's legend, each row begins with its part's
+    color."""
     if not rows:
         return "<p>no rows</p>"
     names = [str(next(iter(row.values()))) for row in rows]
@@ -63,7 +63,7 @@ def paragraph(text: str) -> str:
 
 
 def curve_page(values: Sequence[int], length: str) -> str:
-    """Returns bytes over a run as a chart. `length` is the end of its horizontal axis in words."""
+    """Returns bytes over a run as a chart. `length` is the label at the end of its horizontal axis."""
     highest, count = max(values, default=0), len(values)
     places = [f"{CURVE_WIDTH * index / max(1, count):.1f},{CURVE_HEIGHT * (1 - value / max(1, highest)):.1f}"
               for at, value in enumerate(values) for index in (at, at + 1)]
@@ -77,13 +77,13 @@ def curve_page(values: Sequence[int], length: str) -> str:
 
 
 class Page:
-    """The timeline's page, for a notebook. `html` is the whole of it, a file for any browser."""
+    """The timeline's page, for a notebook. `html` is the complete document, for any browser."""
 
     def __init__(self, page: str, height: int) -> None:
         self.html, self.height = page, height
 
     def _repr_html_(self) -> str:
-        # A document without an address of its own has the notebook's as its base, where it may not write its fragment.
+        # A document without its own URL has the notebook's as its base, whose fragment it may not change.
         inside = html.escape(self.html.replace("<head>", '<head><base href="about:srcdoc">', 1))
         # In a sandbox, the page can't reach the notebook.
         return (f'<iframe srcdoc="{inside}" width="100%" height="{self.height}" style="border:0" '
@@ -96,6 +96,6 @@ def bar_page(title: str, parts: Sequence[tuple[str, int]], rows: Sequence[Mappin
 
 
 def trace_page(path: str, runs: Sequence[Mapping[str, Any]], curve: str, peak: str) -> str:
-    """Returns a trace: its runs, and of its newest the curve next to the page of its peak."""
+    """Returns a trace: its runs, and for the newest run the curve next to the page of its peak."""
     newest = f'<div style="{SIDE_BY_SIDE}"><div>{curve}</div><div>{peak}</div></div>' if runs else ""
     return f"<p><b>{html.escape(path)}</b></p>{table_page(runs)}{newest}"

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
 
-# The folder of the libraries: of a wheel, and of an installation or a build, in whose python/ the package lies.
+# The folder of the libraries: in a wheel, and in an installation or a build, whose python/ contains the package.
 WHEEL, BESIDE = HERE / "native", HERE.parent.parent
 
 
 def first_of(places: Iterable[pathlib.Path], advice: str) -> str:
-    """Returns the path of the first place where there is a file. Fails with FileNotFoundError if there is none."""
+    """Returns the first of the paths that exists. Fails with FileNotFoundError if none does."""
     tried = list(places)
     for place in tried:
         if place.is_file():
@@ -21,7 +21,7 @@ def first_of(places: Iterable[pathlib.Path], advice: str) -> str:
 
 
 def find(variable: str, *places: pathlib.Path) -> str:
-    """Returns the path of a file: the value of the environment variable, or the first place where there is one."""
+    """Returns the path of a file: the value of the environment variable, or the first path that exists."""
     return os.environ.get(variable) or first_of(places, f"set {variable} to the path of the file")
 
 
@@ -49,7 +49,7 @@ def find_driver_library(name: str) -> str:
 
 
 def find_cudnn_helper() -> str:
-    """Returns the path of the program that asks cuDNN."""
+    """Returns the path of the program that queries cuDNN."""
     name = "memtrace_cudnn"
     return first_of((WHEEL / name, BESIDE / name), "install memtrace again")
 

@@ -1,4 +1,4 @@
-"""Marks for tests that may not take, or keep, more memory than they say. The plugin of pytest obeys them
+"""Marks for tests that limit the memory that a test may use, or still hold at its end. The pytest plugin enforces them
 (pytest_plugin.py)."""
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ LIMIT_MEMORY, LIMIT_LEAKS = "memtrace_limit_memory", "memtrace_limit_leaks"
 
 
 def limit_memory(limit: Union[int, str]) -> pytest.MarkDecorator:
-    """Marks a test that fails if PyTorch has more than `limit` ("20 GiB") allocated on any card while it runs. What
-    fixtures hold counts, too."""
+    """Marks a test that fails if PyTorch has more than `limit` ("20 GiB") allocated on any card while it runs, including
+    memory held by fixtures."""
     import pytest
 
     mark: pytest.MarkDecorator = getattr(pytest.mark, LIMIT_MEMORY)(bytes_of(limit))

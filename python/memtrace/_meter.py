@@ -1,4 +1,4 @@
-"""Measures the memory of the cards that a test takes, as PyTorch's allocator counts it."""
+"""Measures the card memory that a test uses, as counted by PyTorch's allocator."""
 from __future__ import annotations
 
 import gc
@@ -18,25 +18,25 @@ MOST_HOLDERS = 5
 
 
 class Meter(Protocol):
-    """Measures one test, from begin to end. A conftest.py may bring its own meter (pytest_memtrace_meter)."""
+    """Measures one test, from begin to end. A conftest.py may provide its own meter (pytest_memtrace_meter)."""
 
     def begin(self) -> None: ...
 
     def peak_bytes(self) -> int:
-        """Returns the highest bytes on any one card since the beginning."""
+        """Returns the highest peak of any one card since the beginning, in bytes."""
 
     def left_bytes(self) -> int:
-        """Returns the bytes on all cards that were not there at the beginning."""
+        """Returns the increase of bytes on all cards since the beginning."""
 
     def holders(self) -> Sequence[Block]:
-        """Returns the largest blocks at the peak, for the message of a test that fails; none if they are not known."""
+        """Returns the largest blocks at the peak, for a failing test's message; none if they are unknown."""
 
     def end(self) -> None: ...
 
 
 class TorchMeter:
-    """PyTorch's own counters, and its memory history for the holders. It sets the peaks of all cards to the current bytes
-    as it begins, and leaves a history alone that the program keeps."""
+    """PyTorch's own counters, and its memory history for the holders. At its beginning it resets the peaks of all cards to
+    the current bytes. It does not change a history that the program records."""
 
     def __init__(self) -> None:
         torch.cuda.init()
@@ -78,7 +78,7 @@ class TorchMeter:
 
 
 def begin_history() -> bool:
-    """Has PyTorch keep its memory history. False if it does so already, or its allocator has none, as a pluggable one."""
+    """Starts PyTorch's memory history. False if it is already on, or if the allocator has none, such as a pluggable one."""
     try:
         if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
             return False

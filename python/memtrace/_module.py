@@ -1,8 +1,8 @@
-"""Runs a module of the package, with nothing of the current folder on Python's path: python3 _module.py MODULE [ARGS].
+"""Runs a module of the package, without the current folder on Python's path: python3 _module.py MODULE [ARGS].
 
-The program memtrace starts Python so. `python3 -m` looks for every module in the current folder first, and `-P`, which
-keeps it from that, is new in Python 3.11. A file is started with its own folder on the path instead, here the package. Its
-modules are imported as memtrace.NAME, so the folder above takes its place.
+The program memtrace starts Python this way. `python3 -m` looks for every module in the current folder first, and `-P`,
+which prevents that, requires Python 3.11. Running a file puts its own folder on the path instead, here the package. Its
+modules are imported as memtrace.NAME, so the parent folder replaces it.
 """
 import os
 import runpy

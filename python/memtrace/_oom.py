@@ -1,4 +1,4 @@
-"""The answer about a run that ended out of memory, as `memtrace oom` has it."""
+"""The answer about a run that ended out of memory, like `memtrace oom`."""
 from __future__ import annotations
 
 import dataclasses
@@ -20,9 +20,9 @@ NOTHING_SUFFICES = "No change that was tried is enough."
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """A change that would have met the request. proof="simulation": the whole run was simulated with it, by `command`;
-    "replay": the run up to the request was replayed with it, and `hint` says how to make it. The other text is "".
-    `room_bytes` is the memory that the change leaves free."""
+    """A change with which the request would have succeeded. proof="simulation": the whole run was simulated with it, by
+    `command`; "replay": the run up to the request was replayed with it, and `hint` describes how to make it. The other of
+    the two texts is "". `room_bytes` is the memory that the change leaves free."""
 
     change: str
     proof: str
@@ -56,7 +56,7 @@ class Oom:
 
     @property
     def headline(self) -> str:
-        """What was asked for, where, and how much was short."""
+        """The failed request, its place, and the missing memory."""
         place = f" at {self.span}" if self.span else ""
         when = "before the first step" if self.step < 0 else f"in {self.phase} of step {self.step}"
         short = "" if self.short_bytes is None else f"; {in_words(self.short_bytes)} short"
@@ -85,7 +85,7 @@ class Oom:
 
 
 def texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of JSON with "" for texts that the trace lacks."""
+    """Returns a row of JSON with "" for texts that are not in the trace."""
     return {name: "" if value is None else value for name, value in row.items()}
 
 
@@ -95,7 +95,7 @@ def fields_of(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ask_oom(path: str, run: Optional[str]) -> Oom:
-    """Asks about a run; None is the newest that ended out of memory."""
+    """Returns the answer about a run; None is the newest that ended out of memory."""
     answer = json.loads(ask_program("oom", "--trace", path, "--json", *(("--run", run) if run is not None else ())))
     asked, memory = answer["asked"], answer["memory"]
     numbers = {"step": -1 if asked["step"] is None else asked["step"], "short_bytes": memory["short_bytes"]}

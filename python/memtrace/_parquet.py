@@ -2,12 +2,12 @@
 
     FOLDER/run-JOB/events/0.parquet     every event of rank 0
     FOLDER/run-JOB/ranks.parquet        a row for each rank
-    FOLDER/run-JOB/shares.parquet       what their peaks were made of
+    FOLDER/run-JOB/shares.parquet       the parts of their peaks
     FOLDER/run-JOB/steps.parquet        a row for each step of each rank
     FOLDER/run-JOB/SHA256SUMS           the checksums of these files
 
-A job is written below a hidden folder, and one rename puts it in its place, so a reader finds all tables of one export. Traces
-are read by the program `memtrace`, never here: it compares each page with its checksum.
+A job is written into a hidden folder, which is then renamed, so a reader finds all tables of one export. Traces are read by
+the program `memtrace`, never here: it verifies the checksum of each page.
 
 `memtrace export --format parquet` runs this module as a program. It needs pyarrow.
 """
@@ -40,7 +40,7 @@ STEP_BEGIN = 7
 DAMAGED = 3  # the program's exit code for a damaged trace
 WRITING = ".writing-"
 
-# The label of a request is stored with it; a free has what it ends, by which the label is found.
+# A request is stored with its label; a free refers to its request, from which the label is found.
 EVENTS = """SELECT event.id - {first}, time_ns, event_kind.name, requested_bytes, block_bytes, allocation - {first},
     category, role, op, span.path, phase, event.kind
 FROM event JOIN event_kind ON event_kind.id = event.kind
@@ -67,7 +67,7 @@ class Failed(Exception):
 
 
 class Rank(NamedTuple):
-    """A row of `memtrace ranks --each --json`, or of a trace of no job."""
+    """A row of `memtrace ranks --each --json`, or a row for a trace that belongs to no job."""
 
     found: dict[str, Any]
 
@@ -81,7 +81,7 @@ def fail_as_program(code: int, words: str) -> NoReturn:
 
 
 def ask(*words: str) -> dict[str, Any]:
-    """Returns the program's answer. Fails with its words."""
+    """Returns the program's answer. Fails with its message."""
     said = subprocess.run([find_program(), *words, "--json"], capture_output=True, text=True, check=False)
     if said.returncode:
         fail_as_program(said.returncode, said.stderr)
@@ -89,7 +89,7 @@ def ask(*words: str) -> dict[str, Any]:
 
 
 def read_rows(rank: Rank, query: str) -> Iterator[list[Any]]:
-    """Yields the rows of a query about a rank's run. The program prints one a line."""
+    """Yields the rows of a query about a rank's run. The program prints one row per line."""
     words = [find_program(), "sql", query, "--trace", rank.found["file"], "--run", str(rank.found["run"]), "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8") as program:
         assert program.stdout and program.stderr
@@ -102,7 +102,7 @@ def read_rows(rank: Rank, query: str) -> Iterator[list[Any]]:
 
 
 def read_growing(rank: Rank, query: str) -> Iterator[list[Any]]:
-    """Yields rows whose first column grows. A trace whose pages name each other would repeat rows without end."""
+    """Yields rows, whose first column must increase: in a trace with a cycle of pages, rows would repeat without end."""
     last = -1
     for row in read_rows(rank, query):
         if row[0] <= last:
@@ -117,7 +117,7 @@ def shares_of(trace: str, run: str, key: str) -> list[dict[str, Any]]:
 
 
 def single_run(trace: str) -> tuple[str, list[Rank]]:
-    """Returns the newest run of a trace that is no rank's, as rank 0 of a job by its name."""
+    """Returns the newest run of a trace without ranks, as rank 0 of a job with its name."""
     peak = ask("peak", "--trace", trace)
     run = str(peak["run"])
     at = peak.get("allocated") or peak
@@ -130,7 +130,7 @@ def single_run(trace: str) -> tuple[str, list[Rank]]:
 
 
 def ranks_of(place: str) -> tuple[str, list[Rank]]:
-    """Returns the name of the job in a folder or trace, and its ranks. Opening a trace stores what a killed process left."""
+    """Returns the name of the job in a folder or trace, and its ranks. Opening a trace recovers a killed process's events."""
     try:
         job = ask("ranks", place, "--each")
     except Failed as failure:
@@ -162,7 +162,7 @@ def schemas() -> dict[str, Any]:
     }
 
 
-# Numbers that grow, or differ little from the one before, take a byte or two as differences.
+# Numbers that increase, or differ little from their predecessor, take a byte or two as differences.
 DELTAS = {name: "DELTA_BINARY_PACKED" for name in ("event", "time_ns", "allocation")}
 
 
@@ -192,7 +192,7 @@ class Writer:
 
 
 def with_steps(rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
-    """Puts the step that each event lies in, or after, behind its kind, and takes the number of the kind away."""
+    """Inserts each event's step (the step that contains or precedes it) after its kind, and removes the kind's number."""
     step: Optional[int] = None
     for row in rows:
         if row[11] == STEP_BEGIN:
@@ -201,7 +201,7 @@ def with_steps(rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
 
 
 def folder_name(job: str) -> str:
-    """Returns the name of a job's folder. Different jobs have different names. No engine reads a name as a pattern."""
+    """Returns the name of a job's folder. Names are distinct, and no engine interprets one as a pattern."""
     longest, digits = 200, 16
     quoted = urllib.parse.quote(job, safe="", errors="surrogatepass").replace("~", "%7E")
     if len(quoted) > longest:
@@ -217,7 +217,7 @@ class Job:
         self.events = 0
 
     def write_table(self, table: str, path: pathlib.Path, rank: Optional[int], rows: Iterator[list[Any]]) -> int:
-        """Writes rows without their job, and without their rank unless it is None. Returns their count."""
+        """Writes rows without their job, and without their rank unless it is None. Returns their number."""
         before = [self.name] if rank is None else [self.name, rank]
         writer = Writer(path, self.schemas[table])
         group: list[list[Any]] = []
@@ -272,7 +272,7 @@ def lock(folder: pathlib.Path) -> Optional[int]:
 
 
 def remove_left(folder: pathlib.Path) -> None:
-    """Removes what killed exports left: a hidden folder that no process has locked."""
+    """Removes the leftovers of killed exports: hidden folders that no process has locked."""
     for left in folder.glob(WRITING + "*"):
         descriptor = lock(left)
         if descriptor is not None:
@@ -282,7 +282,7 @@ def remove_left(folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def writing_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Makes a hidden, locked folder in another one, which is removed at the end."""
+    """Makes a hidden, locked folder in another folder, and removes it at the end."""
     with tempfile.TemporaryDirectory(prefix=WRITING, dir=folder) as part:
         descriptor = lock(pathlib.Path(part))
         yield pathlib.Path(part)
@@ -291,7 +291,7 @@ def writing_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
-    """Exchanges two folders at once. False if the file system can't."""
+    """Exchanges two folders atomically. False if the file system can't."""
     at_current_folder, flag = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
@@ -305,7 +305,7 @@ def exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
 
 
 def move_into_place(written: pathlib.Path, target: pathlib.Path) -> bool:
-    """Puts a job in its place, with all its tables at once. True if it replaced an earlier export."""
+    """Moves a job to its final folder, with all its tables at once. True if it replaced an earlier export."""
     if not target.exists():
         written.rename(target)
         return False
@@ -322,7 +322,7 @@ def bytes_below(folder: pathlib.Path) -> int:
 
 
 def export(place: str, folder: pathlib.Path) -> str:
-    """Writes the traces of a folder, or one trace. Returns what was written, in words. Nothing of a job that failed is left."""
+    """Writes the traces of a folder, or one trace. Returns a text about it. A failed job leaves no files."""
     name, ranks = ranks_of(place)
     folder.mkdir(parents=True, exist_ok=True)
     remove_left(folder)
@@ -336,7 +336,7 @@ def export(place: str, folder: pathlib.Path) -> str:
 
 
 def end_in_order(number: int, _frame: object) -> NoReturn:
-    """Leaves nothing of an export that is ended by a signal."""
+    """Exits on a signal, so that an export's files are removed."""
     sys.exit(128 + number)
 
 
@@ -346,7 +346,7 @@ def main() -> int:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end_in_order)
     try:
-        import pyarrow  # noqa: F401 (whether it is there)
+        import pyarrow  # noqa: F401 (checks that it is installed)
 
         print(visible(f"memtrace: {export(place, pathlib.Path(folder))}"), file=sys.stderr)
     except ImportError:

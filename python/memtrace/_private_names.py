@@ -1,10 +1,9 @@
-"""The names of PyTorch and Triton that memtrace replaces or relies on and that they do not document: one table, one way to replace
-them.
+"""The undocumented names of PyTorch and Triton that memtrace replaces or relies on: one table, one way to replace them.
 
-    if has("archives"):                              # False, with a note, where this PyTorch lacks a name of the part
+    if has("archives"):                              # False, with a note, if this PyTorch lacks a name of the part
         wrap("torch.serialization._save", save)      # fails for a name that is not in the table
 
-A newer PyTorch than NEWEST is tried, with one note. docs/torch.md is this table (_private_page.py). Importing needs no torch.
+A PyTorch newer than NEWEST is used, with one note. docs/torch.md is this table (_private_page.py). Importing needs no torch.
 """
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from typing import Any, Callable, NamedTuple
 from .recording.handover import tell
 
 LIBRARIES = {"torch": "PyTorch", "triton": "Triton"}
-OLDEST, NEWEST = (2, 6), (2, 15)  # of the versions that tests/python/versions.sh has tried
+OLDEST, NEWEST = (2, 6), (2, 15)  # versions tested by tests/python/versions.sh
 
 
 class Missing(RuntimeError):
-    """This PyTorch lacks a name without which figures would be wrong."""
+    """This PyTorch lacks a name that correct figures require."""
 
 
 class Part(NamedTuple):
@@ -29,7 +28,7 @@ class Part(NamedTuple):
 
     where: str  # the file
     names: tuple[str, ...]
-    without: str  # the note, and what is left out, if a name is missing
+    without: str  # the note and the lost function if a name is missing
     is_needed: bool = False  # nothing is measured without it
 
 
@@ -139,7 +138,7 @@ PARTS = {
 
 
 class Layout(NamedTuple):
-    """What memtrace relies on and that is not replaced by name."""
+    """An interface that memtrace relies on but does not replace by name."""
 
     what: str
     where: str
@@ -194,7 +193,7 @@ NAMES = {name.rstrip("?").partition("(")[0] for part in PARTS.values() for name 
 
 
 class Replaced:
-    """An attribute that has another value until it is removed."""
+    """An attribute with a replaced value, until the replacement is removed."""
 
     def __init__(self, name: str, value: Any) -> None:
         assert name in NAMES, f"{name} is not in the table"
@@ -217,18 +216,18 @@ def owner_of(name: str) -> tuple[Any, str]:
 
 
 def original_of(name: str) -> Any:
-    """Returns what a name stands for. Fails with AttributeError."""
+    """Returns the value of a name. Fails with AttributeError."""
     owner, last = owner_of(name)
     return getattr(owner, last)
 
 
 def replace(name: str, value: Any) -> Replaced:
-    """Gives a name of the table another value."""
+    """Replaces the value of a name in the table."""
     return Replaced(name, value)
 
 
 def wrap(name: str, around: Callable[..., Any]) -> Replaced:
-    """Has calls of a function of the table go to `around`, which gets the function first."""
+    """Redirects calls of a function in the table to `around`, whose first argument is the function."""
     original = original_of(name)
     return Replaced(name, lambda *given, **named: around(original, *given, **named))
 
@@ -244,7 +243,7 @@ def obstacle_of(name: str) -> str:
         parameters = list(inspect.signature(found).parameters) if expected else []
     except AttributeError:
         return f"has no {path}"
-    except ValueError:  # a function of C without a signature
+    except ValueError:  # a C function without a signature
         return ""
     return "" if parameters[:len(expected)] == expected else f"has other parameters of {path}"
 
@@ -270,7 +269,7 @@ def spelling(version: tuple[int, int]) -> str:
 
 
 def note_newer(version: str) -> None:
-    """Prints a note for a PyTorch that is newer than those that were tried."""
+    """Prints a note for a PyTorch newer than the tested ones."""
     if tuple(int(number) for number in version.split("+")[0].split(".")[:2]) > NEWEST:
         tell(f"PyTorch {version} is newer than memtrace was tried with ({spelling(NEWEST)}): its memory may differ from what is "
              "shown")

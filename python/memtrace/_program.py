@@ -1,4 +1,4 @@
-"""Asks the program memtrace for the answers that libmemtrace.so does not have: those in English, and the page."""
+"""Runs the program memtrace for answers that libmemtrace.so does not provide: the English texts and the page."""
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Questions to libmemtrace.so: the choices that they take, and calls that fail with MemtraceError."""
+"""Queries of libmemtrace.so: their choices, and calls that fail with MemtraceError."""
 from __future__ import annotations
 
 from typing import Any, Callable
@@ -14,7 +14,7 @@ FORMATS = {"csv": "MEMTRACE_BLOCKS_CSV", "events": "MEMTRACE_EVENTS_CSV", "folde
 
 
 class MemtraceError(Exception):
-    """A failure, in the library's words; `status` is its memtrace_status, the exit code that the program has for it."""
+    """A failure, with the library's message; `status` is its memtrace_status, which is also the program's exit code."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -22,7 +22,7 @@ class MemtraceError(Exception):
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function that returns a status; raises MemtraceError unless that is 0."""
+    """Calls a function that returns a status; raises MemtraceError unless it is 0."""
     function: Callable[..., int] = getattr(library(), "memtrace_" + name)
     status = function(*arguments)
     if status != 0:
@@ -30,7 +30,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def number_of(name: str, choices: dict[str, str]) -> int:
-    """Returns the number of a choice; raises ValueError with the choices if it is none."""
+    """Returns the number of a choice; raises ValueError with the valid choices otherwise."""
     if name not in choices:
         raise ValueError(f"{name!r} is none of {', '.join(choices)}")
     return public().constants[choices[name]]

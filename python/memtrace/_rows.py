@@ -85,7 +85,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Memory that a run wastes, and how far its peak falls without it."""
+    """Memory that a run wastes, and the decrease of its peak without it."""
 
     pattern: str
     category: str
@@ -99,7 +99,7 @@ class Finding:
 
 
 class Rows(tuple[Row, ...], Generic[Row]):
-    """Rows of an answer. print shows them as a table, and so do notebooks."""
+    """Rows of an answer. print and notebooks show them as a table."""
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> Row: ...
@@ -138,7 +138,7 @@ class Peak:
 
     @property
     def headline(self) -> str:
-        """How high the peak is, and when it was."""
+        """The height of the peak, and its time."""
         when = "before the first step" if self.step < 0 else f"in step {self.step}"
         place = f", {self.span}" if self.span else ""
         return f"peak of {self.measured} bytes: {in_words(self.bytes)} {when}, {self.phase}{place}"
@@ -147,7 +147,7 @@ class Peak:
         return f"{visible(self.headline)}\n{table_text(self._table())}"
 
     def _repr_html_(self) -> str:
-        """Shows when it was, its shares as a bar, and as a table."""
+        """Shows the time of the peak, and its shares as a bar and as a table."""
         parts = [(share.category, share.requested_bytes if self.measured == "requested" else share.allocated_bytes)
                  for share in self.shares]
         if self.cached_bytes:
@@ -161,8 +161,8 @@ class Peak:
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Allocated bytes over a run. bytes[i] is the most that was allocated from i * bin to (i + 1) * bin of the axis, which is
-    "time" in nanoseconds or, of a dry run, "events", since its times are the host's. `end` is the last event."""
+    """Allocated bytes over a run. bytes[i] is the maximum from i * bin to (i + 1) * bin of the axis, which is "time" in
+    nanoseconds or, for a dry run, "events", since its times are the host's. `end` is the last event."""
 
     axis: str
     bin: int

@@ -1,5 +1,5 @@
-"""The settings of a process that `memtrace record` or `memtrace dry-run` has started: one variable of the environment with a JSON
-object (src/run/handover.h). The simulated card is in a variable of its own, MEMTRACE_DRY_DEVICE, which programs may read."""
+"""The settings of a process started by `memtrace record` or `memtrace dry-run`: an environment variable with a JSON object
+(src/run/handover.h). The simulated card is in a separate variable, MEMTRACE_DRY_DEVICE, which programs may read."""
 from __future__ import annotations
 
 import dataclasses
@@ -13,18 +13,18 @@ VARIABLE = "MEMTRACE_SETTINGS"
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    torch: str = "no"  # "own" allocator watched, memtrace's ("ours") instead, or "dry"
+    torch: str = "no"  # "own": PyTorch's allocator is recorded; "ours": memtrace's replaces it; or "dry"
     trace: str = ""  # an absolute path
     answers: Optional[str] = None  # the file for answers; None: memtrace did not start this process
     name: Optional[str] = None  # of the runs
-    command: Optional[str] = None  # of the process, in place of its command line
-    step: Optional[str] = None  # prefix of the names of NVTX's ranges that are steps
+    command: Optional[str] = None  # of the process, instead of its actual command line
+    step: Optional[str] = None  # prefix of the names of NVTX ranges that are steps
     kernels: int = 0
     stacks: int = 1
-    holders: int = 0  # who holds growing memory is searched, also under record
+    holders: int = 0  # holders of growing memory are searched, also under record
     device: int = -1  # the only GPU whose memory counts; -1: all
     cards: int = 1
-    steps: int = 0  # after which a dry run ends; 0: when its loops have settled, -1: never
+    steps: int = 0  # number after which a dry run ends; 0: when its loops have settled, -1: never
     deadline: float = math.inf  # of a dry run, in seconds since 1970
     assumed: float = 1.0  # the value of numbers that are not computed
     masks: float = 1.0  # the fraction of a mask's elements that are true if it is not computed
@@ -52,7 +52,7 @@ def settings() -> Settings:
 
 
 def read_again() -> None:
-    """Has the next call of settings() read the environment, which another program's has replaced."""
+    """Makes the next call of settings() read the environment, which another program's has replaced."""
     global _read
     _read = None
 

@@ -1,4 +1,4 @@
-"""Bytes in words, and words as bytes, as the program has them (src/base/text.c)."""
+"""Formats and parses sizes, like the program (src/base/text.c)."""
 from __future__ import annotations
 
 import re
@@ -8,7 +8,7 @@ UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def in_words(count: int) -> str:
-    """Returns bytes in the largest unit of which there is one: "1.50 GiB"."""
+    """Formats bytes in the largest unit in which they are at least one: "1.50 GiB"."""
     if abs(count) < 1024:
         return f"{count} B"
     value, unit = count / 1024, 0
@@ -18,7 +18,7 @@ def in_words(count: int) -> str:
 
 
 def bytes_of(size: Union[int, str]) -> int:
-    """Returns the bytes of a size such as "20 GiB", "1.5gb" (the same unit) or 4096. Raises ValueError if it is none."""
+    """Returns the bytes of a size such as "20 GiB", "1.5gb" (the same unit) or 4096. Raises ValueError for invalid sizes."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *(?:([kmgt])i?b?|b?)", str(size).strip(), flags=re.IGNORECASE)
     if found is None:
         raise ValueError(f"{size!r} is not a size; write one such as '20 GiB'")

@@ -1,6 +1,6 @@
-"""The checksums of an export: a file SHA256SUMS next to its tables, as `sha256sum` writes and compares it.
+"""The checksums of an export: a file SHA256SUMS next to its tables, in the format of `sha256sum`.
 
-No engine compares a checksum of the data that it reads, so a changed bit of a Parquet file may be another number in an answer.
+Engines do not verify checksums of the data, so a flipped bit in a Parquet file could change a number in an answer.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_sums(folder: pathlib.Path) -> None:
 
 
 def find_damage(folder: pathlib.Path) -> Optional[str]:
-    """Returns what is not as it was written, in words. An export of an older version has no checksums, and is believed."""
+    """Returns a text about the first difference from the written files. An older version's export has no checksums; it passes."""
     sums, tables = folder / NAME, tables_in(folder)
     if not sums.is_file():
         return None

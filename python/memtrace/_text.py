@@ -1,5 +1,5 @@
-"""Answers as text for print: tables whose columns are aligned. Names are printed as src/answer/escape.c prints them, since the
-author of a trace wrote them."""
+"""Answers as text for print: tables with aligned columns. Names are escaped as in src/answer/escape.c, since the trace's
+author chose them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from ._visible import visible
 
 
 def cell(name: str, value: Any) -> str:
-    """Returns a cell of a table; bytes are in the largest unit that they fill."""
+    """Returns a table cell; bytes are in the largest unit in which they are at least one."""
     if not isinstance(value, int):
         return visible(str(value))
     return in_words(value) if name.endswith("bytes") else f"{value:,}"
 
 
 def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns rows as lines whose columns are the names of the fields; numbers are aligned right."""
+    """Returns rows as lines with a column for each field; numbers are right-aligned."""
     if not rows:
         return "no rows"
     columns = []

@@ -1,4 +1,4 @@
-"""Questions to a trace, as Python: `memtrace.open("train.db").peak()`."""
+"""Queries of a trace, in Python: `memtrace.open("train.db").peak()`."""
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +15,7 @@ from ._text import table_text
 from ._visible import visible
 
 Path = Union[str, os.PathLike[str]]
-SHOWN = "number", "name", "state", "device", "started_at", "steps", "events"  # of a run in a list of runs
+SHOWN = "number", "name", "state", "device", "started_at", "steps", "events"  # columns of a list of runs
 
 
 def pointer_to(struct: str) -> type[Any]:
@@ -24,7 +24,7 @@ def pointer_to(struct: str) -> type[Any]:
 
 
 class Trace:
-    """A trace that is open for reading, as it was at that moment. Close it, or use it in a `with`.
+    """A trace opened for reading, in its state at that moment. Close it, or use it in a `with`.
 
     `run` is a number or a name everywhere; None is the newest run. Failures raise MemtraceError.
     """
@@ -58,7 +58,7 @@ class Trace:
 
     def peak(self, run: Union[None, int, str] = None, *, step: Optional[int] = None, measured: str = "allocated",
              by: str = "category") -> Peak:
-        """Returns the peak of a run, or of one of its steps (-1: of the time before the first).
+        """Returns the peak of a run, or of one of its steps (-1: before the first).
 
         measured: "allocated", "requested" or "reserved" bytes.
         by: the shares, by "category", "role", "module", "op", "phase" or "dtype".
@@ -79,7 +79,7 @@ class Trace:
         return self._rows("top_row", Block, "trace_top", self._find(run), number_of(at, MOMENTS), limit)
 
     def categories(self, run: Union[None, int, str] = None, *, phase: Optional[str] = None) -> Rows[Category]:
-        """Returns a row for each category, the largest block first, of blocks that were taken in a phase, or in any."""
+        """Returns a row for each category, the largest block first, of blocks allocated in a phase, or in any."""
         return self._rows("category_row", Category, "trace_categories", self._find(run),
                           None if phase is None else phase.encode())
 
@@ -92,7 +92,7 @@ class Trace:
                           number_of(measured, MEASURED))
 
     def advise(self, limit: int = 10, run: Union[None, int, str] = None) -> Rows[Finding]:
-        """Returns what would lower the peak; each claim was checked by a replay."""
+        """Returns changes that would lower the peak, each checked by a replay."""
         return self._rows("finding", Finding, "trace_advise", self._find(run), limit)
 
     def export(self, path: Path, format: str, run: Union[None, int, str] = None) -> None:
@@ -110,7 +110,7 @@ class Trace:
             library().memtrace_free(out)
 
     def oom(self, run: Union[None, int, str] = None) -> Oom:
-        """Returns why a run ran out of memory, and what would have avoided it. None is the newest run that did."""
+        """Returns why a run ran out of memory, and changes that would have prevented it. None is the newest such run."""
         return ask_oom(self.path, None if run is None else str(run))
 
     def timeline(self, run: Union[None, int, str] = None, *, height: int = 800) -> Page:
@@ -140,7 +140,7 @@ class Trace:
         return out
 
     def _rows(self, struct: str, kind: type[Row], question: str, *arguments: Any) -> Rows[Row]:
-        """Asks a question whose answer is an array of rows."""
+        """Runs a query whose answer is an array of rows."""
         rows, count = ctypes.POINTER(pointer_to(struct))(), ctypes.c_size_t()
         call(question, self._open(), *arguments, ctypes.byref(rows), ctypes.byref(count))
         try:
@@ -150,5 +150,5 @@ class Trace:
 
 
 def open(path: Path = "memtrace.db") -> Trace:
-    """Opens a trace for questions. First stores what a killed program left in the ring."""
+    """Opens a trace for queries. First stores the events that a killed program left in the ring."""
     return Trace(path)

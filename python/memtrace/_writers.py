@@ -1,4 +1,4 @@
-"""Writes the peaks of a trace into the logs of TensorBoard and Weights & Biases, by their own writers."""
+"""Writes the peaks of a trace to the logs of TensorBoard and Weights & Biases, with their own writers."""
 from __future__ import annotations
 
 from typing import Any, Union
@@ -11,10 +11,10 @@ MEASURES = ("allocated", "reserved")
 
 
 def log_to(writer: Any, trace: Union[Path, Trace], run: Union[None, int, str] = None) -> None:
-    """Logs the peaks of each step of a run, and what the run's peak is made of.
+    """Logs the peaks of each step of a run, and the parts of the run's peak.
 
     writer: a `torch.utils.tensorboard.SummaryWriter`, or a run of `wandb`.
-    trace: the path of a trace, or one that is open. run: a number or name; None is the newest.
+    trace: the path of a trace, or an open trace. run: a number or name; None is the newest.
     """
     if not isinstance(trace, Trace):
         with Trace(trace) as opened:

@@ -33,8 +33,8 @@ class Question(NamedTuple):
     sql: str
 
 
-# In `events` a free names its block by `allocation`. Rows have one order in every engine: all keys are in ORDER BY, and no
-# key is NULL.
+# In `events` a free refers to its block by `allocation`. Rows have the same order in every engine: all keys are in ORDER BY,
+# and no key is NULL.
 QUESTIONS = {
     "peaks": Question(
         "The ten highest peaks, and where each was reached.",
@@ -99,16 +99,16 @@ Rows = list[list[Any]]
 
 
 class Failed(Exception):
-    """A reason why a question can't be answered, in words for the user, and the exit code."""
+    """The reason why a question can't be answered, as a message for the user, and the exit code."""
 
     def __init__(self, words: str, code: int = 1) -> None:
         super().__init__(words)
         self.code = code
 
 
-# ---- engines: each reads the folder's tables in its own way, and runs a text ----
+# ---- engines: each reads the folder's tables in its own way, and runs SQL ----
 
-# `.writing-…`, in which an export that runs has a job, is a folder deeper.
+# `.writing-…`, where a running export writes a job, is one folder deeper.
 FILES = {table: f"*/{table}.parquet" for table in TABLES} | {"events": "*/events/*.parquet"}
 
 
@@ -146,12 +146,12 @@ def ask_spark(texts: list[str]) -> list[Rows]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    warnings.simplefilter("ignore", FutureWarning)  # of a pandas that it does not use here
+    warnings.simplefilter("ignore", FutureWarning)  # about pandas, which is not used here
     builder = SparkSession.builder.master("local[*]").appName("memtrace")
     for name, value in (("spark.ui.enabled", "false"), ("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"),
                         ("spark.sql.shuffle.partitions", "4")):
         builder = builder.config(name, value)
-    with tempfile.TemporaryDirectory(prefix="memtrace-spark.") as warehouse:  # Spark makes the folder, whatever it is asked
+    with tempfile.TemporaryDirectory(prefix="memtrace-spark.") as warehouse:  # Spark always makes this folder
         session = builder.config("spark.sql.warehouse.dir", warehouse).getOrCreate()
         try:
             return [[list(row) for row in session.sql(text).collect()] for text in texts]
@@ -160,7 +160,7 @@ def ask_spark(texts: list[str]) -> list[Rows]:
 
 
 class Engine(NamedTuple):
-    table: Callable[[str], str]  # of the paths of its files, as a pattern
+    table: Callable[[str], str]  # its argument: the paths of the files, as a pattern
     ask: Callable[[list[str]], list[Rows]]
 
 
@@ -169,7 +169,7 @@ ENGINES = {"duckdb": Engine(duckdb_table, ask_duckdb), "clickhouse": Engine(clic
 
 
 def text_of(question: str, engine: str, folder: pathlib.Path) -> str:
-    """Returns the SQL of a question, with the tables as the engine reads them. Fails if it would take the path for a pattern."""
+    """Returns the SQL of a question, with the engine's form of the tables. Fails if the path would be read as a pattern."""
     if re.search(r"[][*?{}\\]", str(folder)):
         raise Failed(f"{folder} has characters of patterns in its path, such as *: make a symbolic link to it")
     return QUESTIONS[question].sql.format(**{table: ENGINES[engine].table(f"{folder}/{files}") for table, files in FILES.items()})
@@ -177,7 +177,7 @@ def text_of(question: str, engine: str, folder: pathlib.Path) -> str:
 
 @contextlib.contextmanager
 def plain_path(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Makes a link to a folder, which engines don't take for a pattern as they may its own path."""
+    """Makes a link to a folder, since engines may interpret the folder's own path as a pattern."""
     with tempfile.TemporaryDirectory(prefix="memtrace-fleet.") as place:
         link = pathlib.Path(place) / "fleet"
         link.symlink_to(folder)
@@ -185,7 +185,7 @@ def plain_path(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def check_sums(folder: pathlib.Path) -> None:
-    """Fails if a file of a job is not what was exported."""
+    """Fails if a file of a job differs from the exported one."""
     for job in sorted(folder.iterdir()):
         damage = find_damage(job) if job.is_dir() else None
         if damage:
@@ -193,7 +193,7 @@ def check_sums(folder: pathlib.Path) -> None:
 
 
 def answers(folder: pathlib.Path, engine: str, questions: list[str]) -> dict[str, Rows]:
-    """Returns the rows of each question. Numbers are whole, and so the same in every engine."""
+    """Returns the rows of each question. Numbers are integers, and therefore the same in every engine."""
     for table, files in FILES.items():
         if not any(folder.glob(files)):
             raise Failed(f"{folder} has no {table}: memtrace export --format parquet DIR -o FOLDER writes such a folder")
@@ -207,7 +207,7 @@ def answers(folder: pathlib.Path, engine: str, questions: list[str]) -> dict[str
             for question, rows in zip(questions, found)}
 
 
-# ---- what is printed ----
+# ---- output ----
 
 def show_table(question: str, rows: Rows) -> None:
     columns = QUESTIONS[question].columns

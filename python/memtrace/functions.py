@@ -1,4 +1,4 @@
-"""Dry runs of functions, each in a new interpreter: torch looks for its cards once, so one process can simulate one card."""
+"""Dry runs of functions, each in a new interpreter: torch looks for cards only once, so a process can simulate only one."""
 from __future__ import annotations
 
 import contextlib
@@ -25,8 +25,8 @@ def check_importable(function: Callable[..., Any]) -> None:
 @contextlib.contextmanager
 def call_words(function: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Mapping[str, Any]] = None
                ) -> Iterator[list[str]]:
-    """Writes a call into a file for a `with`, and returns the command line of an interpreter that makes it, with this process's path
-    of modules."""
+    """Writes a call into a file for a `with`, and returns the command line of an interpreter that executes it, with this
+    process's module path."""
     check_importable(function)
     path = [os.path.abspath(folder) for folder in sys.path]
     call = pickle.dumps((path, pickle.dumps((function, tuple(args), dict(kwargs or {})))))
@@ -47,9 +47,9 @@ def dry_run_function(function: Callable[..., Any], args: Sequence[Any] = (), kwa
             for batch in 8, 16:
                 print(card, batch, memtrace.dry_run_function(train, kwargs={"batch": batch}, card=card).fits)
 
-    function: one that can be imported; pickle passes it and its arguments on.
+    function: must be importable; it and its arguments are passed by pickle.
     name: the run's name; None: the function's.
-    steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
+    steps: number after which the program ends; 0: loops end once they repeat; or EVERY_STEP.
     """
     with call_words(function, args, kwargs) as words:
         return run_dry(words, device=f"sim:{card.removeprefix('sim:')}", trace=trace,

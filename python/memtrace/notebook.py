@@ -24,7 +24,7 @@ SIMULATED = "sim"
 
 
 class Parser(argparse.ArgumentParser):
-    """Options of a magic, whose errors don't end the notebook's process."""
+    """The options of a magic. Errors in them don't end the notebook's process."""
 
     def error(self, message: str) -> NoReturn:
         from IPython.core.error import UsageError
@@ -42,7 +42,7 @@ def make_parser() -> Parser:
 
 
 def run_cell(asked: argparse.Namespace, cell: str) -> Program:
-    """Runs the text of a cell as a script whose modules are found as the notebook's are."""
+    """Runs the text of a cell as a script with the notebook's module path."""
     with tempfile.TemporaryDirectory(prefix="memtrace-") as folder:
         script = os.path.join(folder, "cell.py")
         with open(script, "w", encoding="utf-8") as file:

@@ -1,8 +1,8 @@
 """Starts programs, recorded or on a simulated card: `memtrace.run_dry(["train.py"], device="sim:h100").runs[0].fits`.
 
-Section 7 of include/memtrace.h is the manual of the options and rows. Each call waits until the program has ended, and one
-thread at a time may call. Ctrl-C ends the program. Then the functions that run it
-once raise KeyboardInterrupt, and fit, largest and sweep MemtraceError.
+Section 7 of include/memtrace.h documents the options and rows. Each call waits until the program has ended, and only one
+thread at a time may call. Ctrl-C ends the program. Then the functions that run it once raise KeyboardInterrupt, and fit,
+largest and sweep raise MemtraceError.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRY, _RECORDED = 0, 1
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRun:
-    """A run that a process of the program has added to a trace. `rank` is -1 if it is no rank."""
+    """A run that a process of the program has added to a trace. `rank` is -1 if it has no rank."""
 
     trace: str
     run: int
@@ -44,7 +44,7 @@ class ProgramRun:
     assumed: str
 
     def __str__(self) -> str:
-        """Says what the run needs and whether that fits, as the closing lines of `memtrace dry-run`."""
+        """Describes the run's needs and whether they fit, like the last lines of `memtrace dry-run`."""
         place = f" at {self.line}" if self.line else ""
         free = self.card_bytes - self.needed_bytes
         room = f"fits, {in_words(free)} free" if self.fits else f"{in_words(self.short_bytes)} short{place}"
@@ -63,7 +63,7 @@ class Program:
 
     @property
     def fits(self) -> bool:
-        """There is a run, and each fits its card."""
+        """True if there is a run and every run fits its card."""
         return len(self.runs) > 0 and all(run.fits for run in self.runs)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A dry run with changes of the program. `changes` is "" for the program as it is."""
+    """A dry run with changes of the program. `changes` is "" for the unchanged program."""
 
     changes: str
     outcome: str
@@ -88,8 +88,8 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Says whether a program fits a card as it is, and with which changes. `remedy` names the changes of the first trial
-    that fits, "" if none is needed or none suffices."""
+    """Whether a program fits a card unchanged, and with which changes. `remedy` names the changes of the first trial that
+    fits, "" if none is needed or none suffices."""
 
     trials: Rows[Trial]
 
@@ -154,7 +154,7 @@ class Largest:
 
 
 def _encode(text: Word) -> bytes:
-    """Encodes a text or path for C. What would end there at a NUL is refused."""
+    """Encodes a text or path for C. Refuses texts that contain a NUL."""
     encoded = os.fsencode(text)
     if b"\0" in encoded:
         raise ValueError(f"a NUL is in {text!r}")
@@ -166,7 +166,7 @@ def _texts(texts: Sequence[bytes]) -> Any:
 
 
 def _options(words: Sequence[Word], mode: int, fields: Mapping[str, Any]) -> Any:
-    """Makes the options of a call. Paths and texts are encoded, None is left out."""
+    """Makes the options of a call. Paths and texts are encoded, None is omitted."""
     if isinstance(words, (str, bytes)):
         raise TypeError(f"words are a list, [\"train.py\", \"--batch\", \"8\"], not {words!r}")
     encoded = {name: _encode(value) if isinstance(value, (str, os.PathLike)) else value
@@ -182,7 +182,7 @@ def _row(row: Any, kind: Any) -> Any:
 
 
 def _ask(name: str, struct: str, copy: Callable[[Any], Any], *arguments: Any) -> Rows[Any]:
-    """Calls a function whose last results are rows, their count and, of program_run, the notes. Returns the rows, copied."""
+    """Calls a function whose last results are rows, their number and, for program_run, the notes. Returns copies of the rows."""
     rows, count = ctypes.POINTER(pointer_to(struct))(), ctypes.c_size_t()
     notes = arguments[-1:] if name == "program_run" else ()
     call(name, *arguments[:len(arguments) - len(notes)], ctypes.byref(rows), ctypes.byref(count), *notes)
@@ -204,7 +204,7 @@ def _run(options: Any) -> Program:
     said = value_of(notes.value or b"")
     library().memtrace_free(notes)
     if code.value == 128 + signal.SIGINT:
-        raise KeyboardInterrupt  # Ctrl-C went to the program, and not to this process
+        raise KeyboardInterrupt  # Ctrl-C reached the program, not this process
     return Program(code.value, runs, tuple(said.splitlines()))
 
 
@@ -212,13 +212,13 @@ def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtra
             output: int = 0, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
             time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
             weights: Optional[str] = None, jobs: int = 0) -> Program:
-    """Runs a program of PyTorch on a simulated card, as `memtrace dry-run`, and adds its runs to the trace.
+    """Runs a PyTorch program on a simulated card, like `memtrace dry-run`, and adds its runs to the trace.
 
     words: the program and its arguments, ["train.py", "--batch", "8"], or the command line of a launcher, such as torchrun.
-    output: the number of an open file for what the program prints; 0: it prints where this process does.
-    steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
-    assumed: where values are not computed: a number, or "none", "all" or "50%" for the true elements of masks; a list,
-        "0.5,2,none", runs the program once for each, and ProgramRun.assumed says which.
+    output: the number of an open file for the program's output; 0: this process's output.
+    steps: number after which the program ends; 0: loops end once they repeat; or EVERY_STEP.
+    assumed: for values that are not computed: a number, or "none", "all" or "50%" for the true elements of masks; a list,
+        "0.5,2,none", runs the program once for each, which ProgramRun.assumed names.
     weights: "from-config": models of transformers and diffusers need no checkpoint.
     jobs: ranks at a time; 0: as many as processors and host memory allow.
     """
@@ -230,8 +230,8 @@ def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtra
 def run_recorded(words: Sequence[Word], *, device: Optional[str] = None, trace: Path = "memtrace.db",
                  name: Optional[str] = None, output: int = 0, kernels: bool = False, no_stacks: bool = False,
                  step_range: Optional[str] = None) -> Program:
-    """Runs any program and records the memory of its GPUs, as `memtrace record`. A program that can't be recorded runs all
-    the same; then `notes` has the reason."""
+    """Runs any program and records the memory of its GPUs, like `memtrace record`. A program that can't be recorded runs
+    anyway; then `notes` has the reason."""
     fields = dict(locals())
     del fields["words"]
     return _run(_options(words, _RECORDED, fields))
@@ -240,7 +240,7 @@ def run_recorded(words: Sequence[Word], *, device: Optional[str] = None, trace: 
 def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None,
         steps: int = 0, time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
         weights: Optional[str] = None, jobs: int = 0) -> Fit:
-    """Runs a program dry, as it is and with changes, and says which make it fit the card, as `memtrace fit`."""
+    """Runs a program dry, unchanged and with changes, and returns which changes make it fit the card, like `memtrace fit`."""
     fields = dict(locals())
     del fields["words"]
     return Fit(_ask("program_fit", "trial", lambda row: _row(row, Trial), ctypes.byref(_options(words, _DRY, fields))))
@@ -250,9 +250,9 @@ def largest(words: Sequence[Word], values: str, vary: Optional[Mapping[str, Sequ
             cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0, time_limit_s: int = 0,
             assumed: Optional[str] = None, free_memory: Optional[str] = None, weights: Optional[str] = None,
             jobs: int = 0) -> Largest:
-    """Finds the largest value of an argument with which a program fits the card, as `memtrace fit --largest`:
+    """Finds the largest value of an argument with which a program fits the card, like `memtrace fit --largest`:
     largest(["train.py", "--batch", "@batch"], "batch=1..512").value. The range may have a step, "batch=8..512:8", or be a
-    list, "batch=1,2,4". With `vary`, values of other arguments as of sweep, each combination has its own answer."""
+    list, "batch=1,2,4". With `vary`, values of other arguments as in sweep, each combination has its own answer."""
     fields = dict(locals())
     del fields["words"], fields["values"], fields["vary"]
     names = list(vary or {})
@@ -266,7 +266,7 @@ def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, devi
           name: Optional[str] = None, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
           time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
           weights: Optional[str] = None, jobs: int = 0) -> Rows[Cell]:
-    """Runs a program dry with each combination of values, which take the place of its arguments @NAME, as
+    """Runs a program dry with each combination of values, which replace its arguments @NAME, like
     `memtrace sweep --vary`: sweep(["train.py", "--batch", "@batch"], {"batch": [2, 4, 8]})."""
     fields = dict(locals())
     del fields["words"], fields["values"]

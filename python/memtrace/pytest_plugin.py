@@ -1,5 +1,5 @@
-"""The plugin of pytest: tests marked with memtrace.limit_memory and memtrace.limit_leaks are measured, and fail with who
-holds the memory. They are skipped where there is no card. pytest finds the plugin by its entry point."""
+"""The pytest plugin: tests marked with memtrace.limit_memory and memtrace.limit_leaks are measured, and failures name the
+holders of the memory. They are skipped without a card. pytest finds the plugin by its entry point."""
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -16,7 +16,7 @@ class Hooks:
 
     @pytest.hookspec(firstresult=True)
     def pytest_memtrace_meter(self, item: pytest.Item) -> Optional[Any]:
-        """Returns a meter of this test's memory (memtrace._meter.Meter); None where the next plugin is to bring one."""
+        """Returns a meter for this test's memory (memtrace._meter.Meter); None lets the next plugin provide one."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -38,13 +38,13 @@ def pytest_memtrace_meter(item: pytest.Item) -> Optional[Any]:
 
 
 def limit_of(item: pytest.Item, mark: str) -> Optional[int]:
-    """Returns the limit that a test is marked with; None if it is not."""
+    """Returns the limit in a test's mark; None if it has none."""
     found = item.get_closest_marker(mark)
     return None if found is None else int(found.args[0])
 
 
 def complaint(said: str, found: int, limit: int, holders: Any = ()) -> str:
-    """Returns the message of a test that went over a limit, with the largest holders where they are known."""
+    """Returns the message for a test that exceeded a limit, with the largest holders if they are known."""
     lines = [f"{said} {in_words(found)}, {in_words(found - limit)} over its limit of {in_words(limit)}"]
     for block in holders:
         place = f" at {block.span}" if block.span else ""
@@ -55,7 +55,7 @@ def complaint(said: str, found: int, limit: int, holders: Any = ()) -> str:
 
 
 def verdict(meter: Any, memory: Optional[int], leaks: Optional[int]) -> Optional[str]:
-    """Returns what a test did wrong; None if it kept its limits."""
+    """Returns a message about the exceeded limit; None if the test kept its limits."""
     if memory is not None and (peak := meter.peak_bytes()) > memory:
         return complaint("memtrace: the test's peak is", peak, memory, meter.holders())
     if leaks is not None and (left := meter.left_bytes()) > leaks:
@@ -64,7 +64,7 @@ def verdict(meter: Any, memory: Optional[int], leaks: Optional[int]) -> Optional
 
 
 def fail_test(outcome: Any, said: str) -> None:
-    """Makes a failure the outcome of a hook. Before pluggy 1.1, one that is raised is."""
+    """Makes a failure the outcome of a hook. Before pluggy 1.1, raising it does."""
     try:
         pytest.fail(said, pytrace=False)
     except pytest.fail.Exception as failure:
@@ -73,7 +73,7 @@ def fail_test(outcome: Any, said: str) -> None:
         outcome.force_exception(failure)
 
 
-@pytest.hookimpl(hookwrapper=True)  # pluggy has `wrapper` since 1.2; with an older one, no test of anybody would run
+@pytest.hookimpl(hookwrapper=True)  # `wrapper` requires pluggy 1.2; with an older one, no test at all would run
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
     memory, leaks = limit_of(pyfuncitem, LIMIT_MEMORY), limit_of(pyfuncitem, LIMIT_LEAKS)
     if memory is None and leaks is None:

@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 SKILL = pathlib.Path(__file__).with_name("SKILL.md")
-PART_OF_HOST = 2  # programs get one part of so many of the host's memory
+PART_OF_HOST = 2  # programs get 1/PART_OF_HOST of the host's memory
 
 
 def read_options() -> argparse.Namespace:

@@ -1,8 +1,8 @@
 """Makes an agent's answer from a command's JSON: the fields that answer its question, in at most 2 KB, with the command that
 prints all fields.
 
-An answer is JSON in ASCII. So a name from a trace, which anyone may have chosen, is one string: it holds no line end, no
-terminal's control character and nothing invisible, and it is cut if it is long.
+An answer is JSON in ASCII. So a name from a trace, which anyone may have chosen, is one string, without line ends, terminal
+control characters or invisible characters, and long ones are cut.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Optional
 MOST_BYTES = 2048
 MOST_COMMAND_BYTES = 1024
 
-# The fields of each answer, in their order; of those that hold rows or fields themselves, which of these. None: all.
+# The fields of each answer, in order; for fields that contain rows or fields, the names of the inner ones. None: all.
 Fields = Mapping[str, Any]
 BLOCK = ("requested_bytes", "role", "category", "op", "phase", "shape", "span", "place", "step")
 HOLDER = ("kind", "name", "owner", "file", "line", "held_bytes", "allocated_at")
@@ -44,13 +44,13 @@ FIELDS: dict[str, Fields] = {
     "sql": {"columns": None, "rows": None},
 }
 
-# How many rows and characters are left, step by step, until an answer is short enough. Rows go first: the first ones matter
-# most, and half a line of code is no use.
+# The numbers of rows and characters to keep, tried in order until an answer is short enough. Rows are cut first: the first
+# ones matter most, and half a line of code is useless.
 CUTS = ((50, 800), (20, 400), (12, 300), (8, 300), (6, 240), (5, 240), (4, 240), (3, 200), (3, 120), (2, 80), (1, 60), (1, 40), (1, 20))
 
 
 def picked(value: Any, fields: Any) -> Any:
-    """Returns a value with only those fields, in their order."""
+    """Returns a value with only these fields, in this order."""
     if fields is None or not isinstance(value, (dict, list)):
         return value
     if isinstance(value, list):
@@ -60,8 +60,8 @@ def picked(value: Any, fields: Any) -> Any:
 
 
 def cut(value: Any, rows: int, characters: int) -> Any:
-    """Returns a value without empty fields, with at most so many rows in a list and characters in a text. What is left out of a
-    field NAME is counted in NAME_left_out."""
+    """Returns a value without empty fields, with limited rows per list and characters per text. NAME_left_out counts what is
+    omitted from a field NAME."""
     if isinstance(value, str):
         return value if len(value) <= characters else value[:characters] + "..."
     if isinstance(value, list):
@@ -79,7 +79,7 @@ def cut(value: Any, rows: int, characters: int) -> Any:
 
 
 def written(fields: Mapping[str, Any], command: Optional[str] = None) -> str:
-    """Returns an answer, short enough. The command is never cut."""
+    """Returns an answer within the size limit. The command is never cut."""
     last = {} if command is None else {"command": command}
     for rows, characters in CUTS:
         text = json.dumps({**cut(fields, rows, characters), **last}, separators=(",", ":"))

@@ -1,5 +1,5 @@
-"""The folders that a client names, and the files in them that its tools may use. Symbolic links are followed before a path is
-compared, so that a link in a folder does not lead out of it."""
+"""The folders that a client allows, and the files in them that its tools may use. Symbolic links are resolved before a path is
+checked, so that a link in a folder does not lead out of it."""
 from __future__ import annotations
 
 import os
@@ -13,7 +13,7 @@ NO_FOLDER = ("no folder is known in which programs may run: start the server as 
 
 
 class Refused(Exception):
-    """Why a tool has no answer, and what to do; what its command printed, and the command, if one ran."""
+    """Why a tool has no answer, and what to do; and, if a command ran, the command and its output."""
 
     def __init__(self, error: str, said: str = "", command: Optional[str] = None) -> None:
         super().__init__(error)
@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def folder_of(uri: str) -> Optional[pathlib.Path]:
-    """Returns the folder that a root names; None if it is not one on this machine."""
+    """Returns the folder of a root; None if it is not a folder on this machine."""
     parts = urllib.parse.urlsplit(uri)
     path = urllib.parse.unquote(parts.path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not os.path.isdir(path):
@@ -30,10 +30,10 @@ def folder_of(uri: str) -> Optional[pathlib.Path]:
 
 
 class Folders(NamedTuple):
-    paths: tuple[pathlib.Path, ...]  # resolved, at least one; relative paths begin in the first
+    paths: tuple[pathlib.Path, ...]  # resolved, at least one; relative paths are relative to the first
 
     def place(self, path: str) -> tuple[pathlib.Path, pathlib.Path]:
-        """Returns the folder that a file lies in, and the file's real path."""
+        """Returns the allowed folder that contains a file, and the file's real path."""
         try:
             real = (self.paths[0] / path).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a null character
@@ -56,7 +56,7 @@ class Folders(NamedTuple):
 
 
 def folders_of(roots: Iterable[str], otherwise: Optional[str]) -> Folders:
-    """Returns the client's folders, or the server's where the client names none."""
+    """Returns the client's folders, or the server's if the client has none."""
     named = [folder for folder in map(folder_of, roots) if folder is not None]
     if not named and otherwise is not None:
         named = [pathlib.Path(otherwise).resolve()]

@@ -1,13 +1,13 @@
-"""Runs a command under limits of time, host memory and output, and prints what became of it as JSON.
+"""Runs a command under limits of time, host memory and output, and prints its outcome as JSON.
 
     python3 guard.py SECONDS MEMORY_BYTES OUTPUT_BYTES WORD...
     {"code": 0, "ended": null, "out": "…", "err": "…"}
 
 `ended` is the limit that ended the command: time, memory, processes or output. When stdin closes, which happens however the
-parent ends, the command is ended too. Of stderr, the end is kept.
+parent ends, the command is ended too. Only the end of stderr is kept.
 
-It is a process of its own because it adopts what the command leaves behind (PR_SET_CHILD_SUBREAPER): processes that start a
-session, or whose parent has ended, are found and killed all the same. It needs Linux, and imports nothing of the package.
+It is a separate process because it adopts the command's orphans (PR_SET_CHILD_SUBREAPER): processes that start a session,
+or whose parent has ended, are also found and killed. It needs Linux, and imports nothing of the package.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Optional
 
-LOOK_SECONDS = 0.2  # between two looks at the memory
+LOOK_SECONDS = 0.2  # between two checks of the memory
 GRACE_SECONDS = 3.0  # for memtrace to close its trace and remove its files, once its program is killed
 GIVE_UP_SECONDS = 10.0
 MOST_PROCESSES = 512
@@ -39,7 +39,7 @@ def parents() -> dict[int, int]:
             with open(f"/proc/{name}/stat", "rb") as file:
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
         except OSError:
-            continue  # it ends just now
+            continue  # it is just ending
         if state not in (b"Z", b"X"):
             found[int(name)] = int(parent)
     return found
@@ -54,7 +54,7 @@ def descendants() -> set[int]:
 
 
 def resident_bytes(process: int) -> int:
-    """Returns the memory of a process, with all of its shared pages; 0 if it ends just now."""
+    """Returns the memory of a process, with all its shared pages; 0 if it is just ending."""
     try:
         with open(f"/proc/{process}/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize()
@@ -63,8 +63,8 @@ def resident_bytes(process: int) -> int:
 
 
 def held_bytes(process: int) -> int:
-    """Returns the memory of a process, with shared pages divided among the processes that share them. Reading it takes some
-    10 ms for each GiB."""
+    """Returns the memory of a process, with shared pages divided among the processes that share them. Takes about 10 ms per
+    GiB."""
     try:
         with open(f"/proc/{process}/smaps_rollup", "rb") as file:
             return 1024 * sum(int(line.split()[1]) for line in file if line.startswith((b"Pss:", b"SwapPss:")))
@@ -73,8 +73,8 @@ def held_bytes(process: int) -> int:
 
 
 def limit_own_processes(memory_bytes: int) -> None:
-    """Sets what all processes inherit: no file larger than the memory, no core files, and the first place when the system
-    runs out of memory."""
+    """Sets limits that all processes inherit: no file larger than the memory, no core files, and they are killed first when
+    the system runs out of memory."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = memory_bytes if most == resource.RLIM_INFINITY else min(most, memory_bytes)
@@ -85,13 +85,13 @@ def limit_own_processes(memory_bytes: int) -> None:
 
 
 class Command:
-    """A command that runs, and what it has printed so far."""
+    """A running command, and its output so far."""
 
     def __init__(self, words: list[str]) -> None:
-        self.code: Optional[int] = None  # while it runs
+        self.code: Optional[int] = None  # None while it runs
         self.out, self.err = bytearray(), bytearray()
         out, err = os.pipe(), os.pipe()
-        self.texts = {out[0]: self.out, err[0]: self.err}  # by the file that it is read from
+        self.texts = {out[0]: self.out, err[0]: self.err}  # by the file descriptor
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, out[1], 1),
                    (os.POSIX_SPAWN_DUP2, err[1], 2)]
         self.process = os.posix_spawnp(words[0], words, os.environ, file_actions=actions, setsid=True)
@@ -99,7 +99,7 @@ class Command:
         os.close(err[1])
 
     def read(self, seconds: float) -> bool:
-        """Reads what is printed within that time. False if stdin has closed."""
+        """Reads the output for that time. False if stdin has closed."""
         ready = select.select([0, *self.texts], [], [], seconds)[0]
         for file in set(ready) & set(self.texts):
             text = os.read(file, READ_BYTES)
@@ -115,7 +115,7 @@ class Command:
             pass
 
     def reap(self) -> None:
-        """Takes the codes of processes that have ended, also of adopted ones."""
+        """Reaps processes that have ended, including adopted ones."""
         while True:
             try:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -127,7 +127,7 @@ class Command:
                 self.code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
     def end(self) -> None:
-        """Kills all processes. The command itself may end in order first, unless it takes too long."""
+        """Kills all processes. Lets the command itself end cleanly first, unless it takes too long."""
         begin = time.monotonic()
         if self.code is None:
             os.kill(self.process, signal.SIGTERM)
@@ -148,14 +148,14 @@ def broken_limit(memory_bytes: int) -> Optional[str]:
     processes = descendants()
     if len(processes) > MOST_PROCESSES:
         return "processes"
-    for bytes_of in (resident_bytes, held_bytes):  # the second is never more, and slow
+    for bytes_of in (resident_bytes, held_bytes):  # the second is never larger, but slow
         if sum(map(bytes_of, processes)) <= memory_bytes:
             return None
     return "memory"
 
 
 def watch(command: Command, seconds: float, memory_bytes: int, output_bytes: int) -> Optional[str]:
-    """Waits until the command ends, or returns why it must."""
+    """Waits until the command ends; returns the broken limit if it must be killed."""
     begin = looked = time.monotonic()
     while command.code is None:
         if not command.read(LOOK_SECONDS / 4):

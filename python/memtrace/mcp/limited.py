@@ -1,5 +1,5 @@
-"""Runs a command of memtrace under limits. The processes are `guard`'s: it ends them when a limit is broken, and when its stdin
-closes, so that nothing runs on after a call is cancelled or this server ends."""
+"""Runs a command of memtrace under limits. The processes belong to `guard`: it ends them when a limit is broken, and when its
+stdin closes, so that nothing keeps running after a call is cancelled or this server ends."""
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ import anyio.to_thread
 
 GUARD = pathlib.Path(__file__).with_name("guard.py")
 MOST_OUTPUT_BYTES = 4 << 20
-OWN_VARIABLES = ("PYTHONSAFEPATH", "MEMTRACE_PYTHON")  # which `memtrace mcp` sets for this server
+OWN_VARIABLES = ("PYTHONSAFEPATH", "MEMTRACE_PYTHON")  # set by `memtrace mcp` for this server
 
 
 class Limits(NamedTuple):

@@ -13,7 +13,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
-NAME = "_memtrace"  # not the package's own: the program may have another copy, or another package of that name
+NAME = "_memtrace"  # not the package's own name: the program may have another copy, or another package of that name
 NO_DRY_RUN = 8  # the exit code of a dry run that did not take place
 
 
@@ -22,7 +22,7 @@ def is_here(path):
 
 
 def run_other():
-    """Runs the sitecustomize that Python would have run without this one."""
+    """Runs the sitecustomize that this one hides."""
     sys.path[:] = [path for path in sys.path if not is_here(path)]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
@@ -32,7 +32,7 @@ def run_other():
 
 
 def load_file(name, path, **places):
-    """Loads a module by its place, since the interpreter need not know it."""
+    """Loads a module by its path, since it may not be on the interpreter's path."""
     spec = importlib.util.spec_from_file_location(name, path, **places)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -48,13 +48,13 @@ def load(module):
 
 
 def end_without_dry_run(reason):
-    """Ends the program: without a simulated card it would train for real."""
+    """Ends the program: without a simulated card it would really train."""
     print(f"memtrace: no dry run: {reason}", file=sys.stderr)
     sys.exit(NO_DRY_RUN)
 
 
 def read_settings():
-    """Returns the settings (memtrace/_settings.py). If they are damaged, ends a dry run, and leaves another program alone."""
+    """Returns the settings (memtrace/_settings.py). If they are damaged, ends a dry run, but lets another program run."""
     try:
         return dict(json.loads(os.environ.get("MEMTRACE_SETTINGS") or "{}"))
     except (ValueError, TypeError):
@@ -67,7 +67,7 @@ def read_settings():
 
 
 def run_dry(spec, execute, module):
-    """Gives PyTorch its cards before it is executed, and begins the trace after."""
+    """Adds PyTorch's cards before it is executed, and begins the trace afterwards."""
     try:
         load("dry.simulated").prepare(pathlib.Path(spec.origin).parent)
     except Exception as error:
@@ -83,7 +83,7 @@ def run_dry(spec, execute, module):
 
 
 def record(spec, execute, module):
-    """Begins to watch PyTorch's allocator after PyTorch was executed. A failure is no failure of the program."""
+    """Begins to watch PyTorch's allocator after PyTorch was executed. A failure does not end the program."""
     execute(module)
     try:
         load("recording.watching").begin_recorded()
@@ -118,13 +118,13 @@ class Warner:
 
 
 def may_have_children():
-    """True if this process has started others, or if the system does not list them."""
+    """True if this process has started others, or if the system can't list them."""
     children = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/children")]
     return not children or any(children)
 
 
 def end_before_torch():
-    """Ends the program if it has not come to PyTorch, which ends in order, and neither have programs that it waits for."""
+    """Ends the program unless it has imported PyTorch, whose part ends it cleanly, or may have children."""
     if "torch" in sys.modules or may_have_children():
         return
     print("memtrace: the time limit passed before the program imported PyTorch: raise --time-limit", file=sys.stderr, flush=True)
@@ -141,7 +141,7 @@ def explain_missing_torch():
 
 
 def limit_time(settings):
-    """Ends the program at its time limit if PyTorch is not there, which ends it otherwise; and in any case some time later."""
+    """Ends the program at its time limit if PyTorch is not imported yet, and 30 seconds later in any case."""
     if "deadline" not in settings:
         return
     left = max(0, settings["deadline"] - time.time())
