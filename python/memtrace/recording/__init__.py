@@ -1,1 +1,1 @@
-"""Recording PyTorch on a card: its own allocator watched, or memtrace's in its place; labels, call stacks, operators."""
+"""Recording PyTorch on a card: watches its own allocator, or replaces it by memtrace's; labels, call stacks, operators."""

@@ -1,7 +1,7 @@
-"""The parts of PyTorch's binary interface that the watcher meets, derived from the C++ headers that every wheel carries.
+"""The parts of PyTorch's binary interface that the watcher uses, derived from the C++ headers in every wheel.
 
 The layout follows the C++ ABI of Linux: virtual functions have slots in the order of their declarations, base classes first;
-fields follow each other at their alignment. What is not understood raises NotUnderstood, and nothing is watched then.
+fields follow each other at their alignment. Unsupported declarations raise NotUnderstood, and then nothing is watched.
 """
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from .._declarations import torch
 
-# The headers with the classes, of the versions that are known. Not each version has each.
+# The headers with the classes, of all known versions. Not every version has all of them.
 HEADERS = ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cuda/CUDACachingAllocator.h")
 
 ALLOCATOR, ENTRY = "CUDAAllocator", "TraceEntry"
 
-# The header with the observers of operators, its first fields, its first kind of operator, the program's own, and how many kinds it
-# may have.
+# The header with the observers of operators, its first fields, its first kind of operator, the kind of the program's ranges, and the
+# most kinds that it may have.
 OBSERVER_HEADER, OBSERVER, KINDS = "ATen/record_function.h", "RecordFunctionCallback", "RecordScope"
 OBSERVER_FIELDS = ["StartCallback start_", "EndCallback end_", "double sampling_prob_",
                    "std::array<bool, static_cast<size_t>(RecordScope::NUM_SCOPES)> scopes_"]
@@ -38,7 +38,7 @@ ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free", "segment_
 
 
 class NotUnderstood(Exception):
-    """The headers are not as those of the versions that are known."""
+    """The headers differ from those of the known versions."""
 
 
 def without_comments(text: str) -> str:
@@ -48,7 +48,7 @@ def without_comments(text: str) -> str:
 
 
 def inside(text: str, begin: int) -> str:
-    """Returns what is between the brace at `begin` and the one that closes it."""
+    """Returns the text between the brace at `begin` and its closing brace."""
     depth = 0
     for index in range(begin, len(text)):
         depth += {"{": 1, "}": -1}.get(text[index], 0)
@@ -69,7 +69,7 @@ def find_class(text: str, name: str) -> tuple[str, str]:
 
 
 def declarations(body: str) -> Iterator[str]:
-    """Yields the declarations of a class's body, those of functions without their bodies."""
+    """Yields the declarations in a class's body; functions without their bodies."""
     depth, begin = 0, 0
     for index, character in enumerate(body):
         depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(character, 0)
@@ -135,7 +135,7 @@ def size_of(kind: str) -> tuple[int, int]:
 
 
 def offsets(body: str) -> dict[str, int]:
-    """Returns the offsets of the entry's fields that count, and of the private pool if it has one."""
+    """Returns the offsets of the entry's required fields, and of the private pool if it has one."""
     found: dict[str, int] = {}
     offset = 0
     has_pool = re.search(rf"\b{POOL}\s*[;{{]", body) is not None
@@ -181,8 +181,8 @@ def derive(include: os.PathLike[str]) -> Any:
 
 
 def check_observer(include: os.PathLike[str]) -> int:
-    """Returns the number of the kind that the program's ranges are. Fails with NotUnderstood unless PyTorch's observers are as
-    src/producers/torch/torch_record_function.cpp has them."""
+    """Returns the kind's number for the program's ranges. Fails with NotUnderstood unless PyTorch's observers match
+    src/producers/torch/torch_record_function.cpp."""
     text = without_comments((pathlib.Path(include) / OBSERVER_HEADER).read_text())
     _, body = find_class(text, OBSERVER)
     fields = [re.sub(r"\s*(=.*|\{.*\})$", "", line) for line in declarations(body.rpartition("private:")[2])]

@@ -1,4 +1,4 @@
-"""memtrace's allocator under PyTorch, in the place of PyTorch's own, with its statistics."""
+"""memtrace's allocator as a replacement for PyTorch's own, with its statistics."""
 from __future__ import annotations
 
 import atexit
@@ -26,7 +26,7 @@ OUT_OF_MEMORY = 5  # an outcome of a program
 
 
 def plug_in(path: str, library: Any) -> Any:
-    """Makes the library PyTorch's allocator."""
+    """Installs the library as PyTorch's allocator."""
     plugged = torch.cuda.memory.CUDAPluggableAllocator(path, "memtrace_torch_alloc", "memtrace_torch_free")
     hooks = plugged._allocator  # the hooks have no other name in Python
     for hook in ("init", "reset", "memory_fraction", "base_alloc", "record_stream"):
@@ -39,7 +39,7 @@ def plug_in(path: str, library: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Bytes of one card, in one category or in all; as struct memtrace_torch_figures."""
+    """Bytes of one card, in one category or in all, like struct memtrace_torch_figures."""
 
     requested: int
     allocated: int
@@ -94,7 +94,7 @@ class Allocator(Labels):
         return found
 
     def summary(self, device: Device = None) -> str:
-        """Returns a table for people."""
+        """Returns a text table."""
         whole = self.figures(device)
         rows = [("category", "now", "at its peak", "blocks", "allocations")]
         by_peak = sorted(self.categories(device).items(), key=lambda item: -item[1].peak_allocated)
@@ -110,7 +110,7 @@ class Allocator(Labels):
 
 
 def card(device: Device) -> int:
-    """Returns the number of a card, from any argument that PyTorch's functions take."""
+    """Returns the number of a card, from any argument that PyTorch's functions accept."""
     if isinstance(device, int):
         return device
     index = None if device is None else torch.device(device).index
@@ -135,7 +135,7 @@ def outcome_of(error: Optional[BaseException]) -> int:
 
 
 def close_at_exit(labels: Labels) -> None:
-    """Ends the trace at the exit of the program, with the program's outcome."""
+    """Ends the trace at the program's exit, with its outcome."""
     shown = sys.excepthook
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
@@ -161,7 +161,7 @@ def install_allocator(
     """Makes memtrace's allocator PyTorch's and returns it. Call it before any tensor is on a card.
 
     trace: the path of the trace; None: none is written.
-    alloc: the allocator's settings, as for `memtrace run --alloc`; "policy=torch" reserves as PyTorch would.
+    alloc: the allocator's settings, as for `memtrace run --alloc`; "policy=torch" reserves memory like PyTorch.
     rules: (pattern, category) for modules, in order.
     program: the run's name in the trace.
     """

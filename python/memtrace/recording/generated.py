@@ -1,13 +1,13 @@
-"""Modules of the memory that Inductor's generated code allocates, where PyTorch calls no module.
+"""The modules of memory that Inductor's generated code allocates, where PyTorch calls no module.
 
-Next to each kernel, generated code names the nodes that it came from. Dynamo's graph, or AOTAutograd's for backward, has the module of
-each node.
+Next to each kernel, generated code names its source nodes. Dynamo's graph, or AOTAutograd's for backward, has the module of each
+node.
 
     buf9 = empty_strided_cuda((2048, 2176), (2176, 1), torch.bfloat16)
     # Topologically Sorted Source Nodes: [hidden_states_3, linear_4], Original ATen: [aten.mul, aten.mm]
     extern_kernels.mm(reinterpret_tensor(buf8, ...), out=buf9)      linear_4 ──▶ L['self'].model.layers.0.mlp.gate_proj
 
-A recorded program and one that runs dry have the same generated code, and the same reader.
+Recorded programs and dry runs have the same generated code, and the same reader.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .import_hook import ImportHook
 COMMENT = re.compile(r"\s*# (?:Topologically Sorted|Unsorted) Source Nodes: \[([^\]]*)\]")
 ALLOCATION = re.compile(r"\s*\w+ = empty_strided_\w+\(")
 BASE = re.compile(r"[LG]\['[^']*'\](?:\.__closure__\[\d+\]\.cell_contents)?")
-# The names of modules within modules that only wrap them. They are no part of a path, as in the names of a state_dict.
+# The names of modules in modules that only wrap them. They are not part of a path, as in the names of a state_dict.
 WRAPPED = "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"
 COMPILER = "torch._inductor.compile_fx"
 
@@ -35,13 +35,13 @@ COMPILER = "torch._inductor.compile_fx"
 class Origin(NamedTuple):
     """A module of a graph. An empty path is the module that was compiled."""
 
-    root: str  # the class of the module that `path` begins in; "" where that is not known
+    root: str  # the class of the module where `path` begins; "" if it is unknown
     path: str  # "model.layers.0.mlp"
     kinds: tuple[str, ...]  # the classes of the modules around it, outermost first, and its own
 
 
 def path_of(expression: str) -> str:
-    """Returns the path of a module in an expression of Dynamo's: "L['self'].layers[0]._modules['mlp']" is "layers.0.mlp"."""
+    """Returns the path of a module in an expression of Dynamo: "layers.0.mlp" for "L['self'].layers[0]._modules['mlp']"."""
     found = BASE.match(expression)
     rest = expression[found.end():] if found else expression
     parts = [part for part in re.split(r"[.\[\]']+", rest) if part]
@@ -49,7 +49,7 @@ def path_of(expression: str) -> str:
 
 
 def kind_of(kind: Any) -> str:
-    """Returns the name of a class, which may be in words already."""
+    """Returns the name of a class, which may already be a text."""
     return str(getattr(kind, "__name__", None) or str(kind).rpartition(".")[2])
 
 
@@ -64,7 +64,7 @@ def origin_of(node: Any) -> Origin:
 
 
 def origins_of(graph: Any) -> dict[str, Origin]:
-    """Returns the modules of a graph's nodes, by the names that comments have for them."""
+    """Returns the modules of a graph's nodes, by their names in comments."""
     found: dict[str, Origin] = {}
     for node in graph.nodes:
         sources = node.meta.get("from_node")
@@ -73,8 +73,8 @@ def origins_of(graph: Any) -> dict[str, Origin]:
 
 
 def source_nodes(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields names of nodes, and the line from which on memory belongs to them. It is the line of a kernel's first
-    allocation, which comes before the kernel's comment, or the line of the comment."""
+    """Yields names of nodes, and the first line whose memory belongs to them: the line of a kernel's first allocation, which
+    precedes the kernel's comment, or the line of the comment."""
     first = None
     for number, line in enumerate(text.splitlines(), 1):
         comment = COMMENT.match(line)
@@ -86,7 +86,7 @@ def source_nodes(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def codes_of(module: types.ModuleType) -> Iterator[types.CodeType]:
-    """Yields the code of a module's functions, and of its classes'."""
+    """Yields the code of a module's functions and methods."""
     owners = [module, *(value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__)]
     for owner in owners:
         for value in vars(owner).values():
@@ -95,13 +95,13 @@ def codes_of(module: types.ModuleType) -> Iterator[types.CodeType]:
 
 
 def last_module(origins: list[Origin]) -> Optional[Origin]:
-    """Returns the last module of a kernel's nodes, which made what the kernel writes; None for no nodes."""
+    """Returns the last module of a kernel's nodes, which computes the kernel's result; None for no nodes."""
     return next((origin for origin in reversed(origins) if origin.path), origins[-1] if origins else None)
 
 
 def filled(found: list[tuple[int, Optional[Origin]]]) -> list[tuple[int, Origin]]:
-    """Gives lines without an origin the one after them, or else the one before: graphs of backward are not there if it comes from a
-    cache, and its own nodes come before those of forward that it needs."""
+    """Gives lines without an origin the next line's, or otherwise the previous one's. Backward's graph is missing if it comes from a
+    cache, and its own nodes precede the forward nodes that it needs."""
     origin = next(origin for _, origin in reversed(found) if origin is not None)
     lines = []
     for line, own in reversed(found):
@@ -115,8 +115,8 @@ class Generated:
 
     def __init__(self, library: Any, category: Callable[[tuple[str, ...], str], int]) -> None:
         self.library, self.category = library, category
-        self.local = threading.local()  # .graphs: the modules of the graphs that are being compiled, one within another
-        self.kept: list[types.CodeType] = []  # since the library knows them by their addresses
+        self.local = threading.local()  # .graphs: the modules of graphs being compiled, nested
+        self.kept: list[types.CodeType] = []  # kept alive, since the library refers to them by address
         self.handles: list[Any] = []
         self.hook: Optional[ImportHook] = None
 
@@ -160,12 +160,12 @@ class Generated:
         module = original(*given, **named)
         try:
             self.add(module)
-        except Exception as error:  # the program's code is there; only labels would be missing
+        except Exception as error:  # the program's code works; only labels would be missing
             tell(f"modules of generated code are unknown: {error!r}")
         return module
 
     def add(self, module: types.ModuleType) -> None:
-        """Tells the library of the modules of generated code."""
+        """Passes the modules of generated code to the library."""
         if module.__file__ is None:
             return
         rows = "".join(self._rows(pathlib.Path(module.__file__).read_text()))
@@ -175,7 +175,7 @@ class Generated:
 
     def _rows(self, text: str) -> Iterator[str]:
         graphs = getattr(self.local, "graphs", [])
-        known = {name: origin for graph in graphs for name, origin in graph.items()}  # the innermost graph's counts
+        known = {name: origin for graph in graphs for name, origin in graph.items()}  # the innermost graph has priority
         found = [(line, last_module([known[name] for name in names if name in known])) for line, names in source_nodes(text)]
         if not any(origin for _, origin in found):
             return

@@ -1,6 +1,6 @@
 """Hooks that label a parameter's gradient once autograd has accumulated it.
 
-Compiled autograd compiles the hooks that it finds. So they are removed before it runs, and the gradients are labelled after it.
+Compiled autograd compiles existing hooks. So they are removed before it runs, and the gradients are labelled afterwards.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMPILED = "torch._dynamo.compiled_autograd"
 
 
 class Hook:
-    """A hook of one parameter. It does not keep the parameter alive."""
+    """The hook of a parameter. It does not keep the parameter alive."""
 
     def __init__(self, parameter: Any, label: Callable[[Any], Any]) -> None:
         self.find, self.label = weakref.ref(parameter), label
@@ -30,7 +30,7 @@ class Hook:
 
 
 class GradientHooks:
-    """The hooks of all parameters that one watcher watches."""
+    """The hooks of all parameters of one watcher."""
 
     def __init__(self) -> None:
         everyone.add(self)
@@ -66,11 +66,11 @@ class GradientHooks:
         self.are_set = True
 
 
-everyone: weakref.WeakSet[GradientHooks] = weakref.WeakSet()  # of all watchers: the last one is told of backward
+everyone: weakref.WeakSet[GradientHooks] = weakref.WeakSet()  # of all watchers: only the last one is notified of backward
 
 
 def begin_backward() -> None:
-    """Removes all hooks if compiled autograd is to run; sets them if autograd is, and they are not."""
+    """Removes all hooks if compiled autograd will run; sets missing ones if autograd will."""
     is_compiled = bool(getattr(sys.modules.get(COMPILED), "compiled_autograd_enabled", False))
     for hooks in everyone:
         hooks.begin_backward(is_compiled)

@@ -9,13 +9,13 @@ from typing import Any, Optional
 
 from .._settings import settings
 
-kept: Optional[list[tuple[str, str]]] = None  # what is said before the process that says it is forked (dry/server.py)
+kept: Optional[list[tuple[str, str]]] = None  # answers given before the fork of the process that sends them (dry/server.py)
 
-RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchrun, Slurm, Open MPI, MPICH
+RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # set by torchrun, Slurm, Open MPI, MPICH
 
 
 def tell(words: str, kind: str = "note") -> None:
-    """Says something to `memtrace record`, as one of the lines of src/run/handover.h; or on stderr."""
+    """Sends an answer to `memtrace record`, as one of the lines in src/run/handover.h, or prints it on stderr."""
     path = settings().answers
     if kept is not None:
         kept.append((words, kind))
@@ -27,10 +27,10 @@ def tell(words: str, kind: str = "note") -> None:
 
 
 def answer(path: str, kind: str, number: int, words: str) -> None:
-    """Appends a line to the file of answers, as src/run/handover.c does. The command may have ended, and have removed the file
-    and its folder: then another user may have put something in its place, and there is nobody to answer."""
+    """Appends a line to the file of answers, like src/run/handover.c. The command may have ended and removed the file and its
+    folder: then another user may have replaced it, and nobody reads answers."""
     line = words.replace("\\", "\\\\").replace("\n", "\\n")
-    text = f"{kind}\t{os.getpid()}\t{number}\t{line}\n".encode("utf-8", "surrogateescape")  # names of files may hold any bytes
+    text = f"{kind}\t{os.getpid()}\t{number}\t{line}\n".encode("utf-8", "surrogateescape")  # file names may contain any bytes
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
         place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -43,7 +43,7 @@ def answer(path: str, kind: str, number: int, words: str) -> None:
 
 
 def trace_of_rank() -> str:
-    """Returns the path of the trace that `memtrace record` asks for, as src/run/process_trace.h has it for a rank."""
+    """Returns the path of the trace for `memtrace record`, for a rank as in src/run/process_trace.h."""
     path, ending = os.path.splitext(settings().trace)
     rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
     return path + ("" if rank == "0" else f"-rank{rank}") + ending

@@ -1,6 +1,6 @@
-"""The name from which an object can be reached: a variable, an attribute, a closure, or the results that functools.lru_cache keeps.
+"""The name from which an object can be reached: a variable, an attribute, a closure, or the results kept by functools.lru_cache.
 
-    Names(objects, frames).name(object)    the name, by what refers to the objects and by the frames that are under way
+    Names(objects, frames).name(object)    the name, found from referrers of the objects and from running frames
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ import torch
 
 LEVELS = 6  # of containers and objects around a tensor
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-UNCHANGEABLE = (tuple, frozenset, functools.partial)  # from which nothing can be removed, but they can
-FunctionCache = type(functools.lru_cache()(len))  # what functools.lru_cache returns; it refers to its results
+UNCHANGEABLE = (tuple, frozenset, functools.partial)  # items can't be removed from these, but these can be removed
+FunctionCache = type(functools.lru_cache()(len))  # the type of functools.lru_cache's result, which refers to the cached results
 SUSPENDED = (types.GeneratorType, types.CoroutineType)
 LIBRARIES = {os.path.realpath(folder) for folder in (os.path.dirname(os.path.dirname(torch.__file__)), *(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))}
@@ -35,8 +35,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Reference(NamedTuple):
-    """What refers to a tensor, or to a tuple with it: a container, an object with attributes, or the frame of a function that an
-    exception has left."""
+    """A referrer of a tensor, or of a tuple with it: a container, an object with attributes, or the frame of a function left by an
+    exception."""
 
     referrer: Any
     target: int  # id of the tensor or tuple
@@ -53,11 +53,11 @@ class Holder:
     line: int
     blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
     devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
-    references: list[Reference] = dataclasses.field(default_factory=list)  # that would be removed to free them
-    tensors: list[weakref.ref[torch.Tensor]] = dataclasses.field(default_factory=list)  # with a graph, which would be detached
-    nodes: set[int] = dataclasses.field(default_factory=set)  # numbers of the nodes of autograd's graph that computed the tensors
+    references: list[Reference] = dataclasses.field(default_factory=list)  # those to remove in order to free them
+    tensors: list[weakref.ref[torch.Tensor]] = dataclasses.field(default_factory=list)  # with a graph, to be detached
+    nodes: set[int] = dataclasses.field(default_factory=set)  # sequence numbers of the autograd nodes that computed the tensors
     is_copy: bool = False  # the tensors have the shapes of the trained weights
-    is_chain: bool = False  # each value is computed from the one before, so the graph of every iteration is kept
+    is_chain: bool = False  # each value is computed from the previous one, so every iteration's graph is kept
     tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
 
     @property
@@ -73,7 +73,7 @@ class Holder:
         return bool(self.nodes)
 
     def kind_of(self, held: int) -> str:
-        """Returns the kind of a holder that keeps so many bytes: those of a graph, of more than a view has, or its own."""
+        """Returns the kind of a holder that keeps this many bytes: of a graph, of a block larger than its view, or of its tensors."""
         if self.kind in ("cycle", "gradient cycle", "traceback"):
             return self.kind
         if self.is_copy:
@@ -97,7 +97,7 @@ def is_own(frame: Any) -> bool:
 
 
 def frames_from(frame: Any) -> list[Any]:
-    """Returns a frame and those that called it, without memtrace's own."""
+    """Returns a frame and its callers, without memtrace's frames."""
     found = []
     while frame is not None:
         if not is_own(frame):
@@ -112,7 +112,7 @@ def frames_of_other_threads() -> list[Any]:
 
 
 def frames_of_error(error: BaseException) -> list[Any]:
-    """Returns the frames that an exception has left, the innermost first."""
+    """Returns the frames in an exception's traceback, the innermost first."""
     found: list[Any] = []
     trace = error.__traceback__
     while trace is not None:
@@ -122,8 +122,8 @@ def frames_of_error(error: BaseException) -> list[Any]:
 
 
 def line_of(file: str, lines: Iterable[int], name: str) -> int:
-    """Returns the line that adds something to a name, or else that computes it from itself, or sets it; 0: there is none. ".name": an
-    attribute."""
+    """Returns the line that adds something to a name or, without one, that computes it from itself, or sets it; 0: there is none.
+    ".name": an attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
     several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
     added = rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)"
@@ -141,8 +141,8 @@ def lines_of(code: types.CodeType) -> range:
 
 
 def variables_of(frame: Any) -> list[tuple[str, Any]]:
-    """Returns the local variables of a frame. Until Python 3.13 a frame keeps the dict that f_locals returns, and so the values,
-    unless it is emptied. A class's body has no other variables than those of the dict."""
+    """Returns the local variables of a frame. Before Python 3.13 a frame keeps f_locals's dict, and therefore the values, unless
+    the dict is emptied. A class body's variables exist only in the dict."""
     space = frame.f_locals
     found = list(space.items())
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -163,7 +163,7 @@ class Locals:
                     self.found.setdefault(id(value), (frame, name))
 
     def holder(self, value: Any) -> Optional[Holder]:
-        """Returns the local variable that refers to a value. `self` is named by its class."""
+        """Returns the local variable that refers to a value. `self` gets the name of its class."""
         if id(value) not in self.found:
             return None
         frame, name = self.found[id(value)]
@@ -174,14 +174,14 @@ class Locals:
 
 
 def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
-    """Returns the module whose variables a dict has."""
+    """Returns the module whose variables are in a dict."""
     module = sys.modules.get(str(space.get("__name__", "")))
     return module if module is not None and vars(module) is space else None
 
 
 @functools.lru_cache(maxsize=None)
 def lines_of_module(file: str) -> tuple[int, ...]:
-    """Returns the lines of a file that belong to no function and no class."""
+    """Returns the lines of a file outside functions and classes."""
     text = linecache.getlines(file)
     inside: set[int] = set()
     with contextlib.suppress(SyntaxError, ValueError):
@@ -199,7 +199,7 @@ def variable_of_module(module: types.ModuleType, name: str) -> Holder:
 
 
 def attribute_of(owner: Any, name: str) -> Holder:
-    """Returns the attribute of an object that has no name itself."""
+    """Returns the attribute of an object without a name."""
     kind = type(owner)
     module = sys.modules.get(kind.__module__)
     file = getattr(module, "__file__", None) or ""
@@ -216,7 +216,7 @@ def attribute_of_class(owner: type, name: str) -> Holder:
 
 
 def function_cache(cache: Any) -> Holder:
-    """Returns the results of a function that functools.lru_cache keeps."""
+    """Returns a function's results that are kept by functools.lru_cache."""
     function = inspect.unwrap(cache)
     code = getattr(function, "__code__", None)
     file, line = (code.co_filename, code.co_firstlineno) if code is not None else ("", 0)
@@ -232,7 +232,7 @@ def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
 
 
 def left_frame(frame: Any) -> Optional[Holder]:
-    """Returns the frame of the program that an exception has left, from a frame that it or a library's function called."""
+    """Returns the program's frame in an exception's traceback, from a frame that it or a library's function called."""
     for one in frames_from(frame):
         if not is_of_library(one.f_code.co_filename):
             return Holder("traceback", f"frame of {one.f_code.co_name}", "", one.f_code.co_filename, one.f_lineno)
@@ -247,7 +247,7 @@ def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
         for name in (names,) if isinstance(names, str) else names:
             slot = vars(kind).get(name)
             if isinstance(slot, types.MemberDescriptorType):
-                with contextlib.suppress(AttributeError):  # it is not set
+                with contextlib.suppress(AttributeError):  # if it is not set
                     yield name, slot.__get__(one)
 
 
@@ -255,10 +255,10 @@ class Names:
     """The objects from which some objects can be reached, level by level."""
 
     def __init__(self, objects: list[Any], frames: list[Any]) -> None:
-        """Borrows the list of objects, so that it is not taken for a holder."""
+        """Borrows the list of objects, so that it is not mistaken for a holder."""
         self.locals = Locals([*frames, *frames_of_other_threads()])
-        self.around: dict[int, list[Any]] = {}  # by id of an object: what refers to it
-        self.kept = list(objects)  # so that ids stay what they are
+        self.around: dict[int, list[Any]] = {}  # referrers by the id of an object
+        self.kept = list(objects)  # so that ids stay valid
         frontier = objects
         for _ in range(LEVELS):
             frontier = self._climb(frontier)
@@ -266,7 +266,7 @@ class Names:
                 break
 
     def _climb(self, frontier: list[Any]) -> list[Any]:
-        """Notes what refers to the objects, and returns it, but for what has a name."""
+        """Notes the referrers of the objects, and returns those without a name."""
         wanted = {id(one) for one in frontier if id(one) not in self.around}
         asked = [one for one in frontier if id(one) in wanted]
         own = {id(frontier), id(asked), id(self.kept), id(self.around), id(vars(self))}
@@ -285,14 +285,14 @@ class Names:
         return [one for one in found if not self._ends(one)]
 
     def _ends(self, one: Any) -> bool:
-        """True if what refers to an object does not help to name it."""
+        """True if a referrer does not help to name an object."""
         if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, types.FrameType,
                                                               FunctionCache, *SUSPENDED)):
             return True
         return isinstance(one, dict) and module_of(one) is not None
 
     def references(self, one: Any) -> Iterator[Reference]:
-        """Yields the references that would be removed to free an object. None if a function that is under way has it in a variable."""
+        """Yields the references to remove in order to free an object. None if it is in a variable of a running function."""
         if id(one) in self.locals.found:
             return
         for referrer in self.around.get(id(one), ()):
@@ -302,7 +302,7 @@ class Names:
                 yield Reference(referrer, id(one))
 
     def name(self, one: Any, seen: frozenset[int] = frozenset()) -> Optional[Holder]:
-        """Returns the name from which an object can be reached; None: there is none within some levels."""
+        """Returns the name from which an object can be reached; None if there is none within LEVELS levels."""
         found = self.locals.holder(one)
         if found is not None and found.name != "self":
             return found
@@ -315,7 +315,7 @@ class Names:
         return None
 
     def _name_in(self, one: Any, referrer: Any, seen: frozenset[int]) -> Optional[Holder]:
-        """Returns the name of what a referrer has."""
+        """Returns the name of an object in a referrer."""
         if isinstance(referrer, FunctionCache):
             return function_cache(referrer)
         if isinstance(referrer, SUSPENDED):
@@ -337,7 +337,7 @@ class Names:
         return self._attribute(referrer, key, seen) if key is not None else None
 
     def _owner_of(self, space: dict[Any, Any]) -> Any:
-        """Returns the object whose attributes a dict has; None: it is a dict of the program."""
+        """Returns the object whose attributes are in a dict; None for a dict of the program."""
         for referrer in self.around.get(id(space), ()):
             if isinstance(referrer, (*CONTAINERS, types.CellType)):
                 continue
@@ -347,14 +347,14 @@ class Names:
         return None
 
     def _attribute(self, owner: Any, name: str, seen: frozenset[int]) -> Holder:
-        """Returns the name of an attribute: of a named object, or else of its class."""
+        """Returns the name of an attribute: of a named object, or otherwise of its class."""
         if isinstance(owner, type):
             return attribute_of_class(owner, name)
         own = attribute_of(owner, name)
         around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
         if around is None:
             return own
-        line = around if is_of_library(own.file) or own.line == 0 else own  # of queue.Queue or a dataclass, the line of its holder
+        line = around if is_of_library(own.file) or own.line == 0 else own  # for queue.Queue or a dataclass, the line of its holder
         return dataclasses.replace(line, kind=own.kind, name=f"{around.name}.{name}", owner=around.owner)
 
     def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:

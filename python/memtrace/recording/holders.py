@@ -1,9 +1,9 @@
-"""Who holds tensors on a card: the variables, attributes and closures from which they can be reached.
+"""The holders of tensors on a card: variables, attributes and closures from which the tensors can be reached.
 
-    census(frames)             names what refers to the tensors of the program, by the frames that are under way
-    grown(before, now)         the holders that have more than in an earlier census
+    census(frames)             names the referrers of the program's tensors, with the running frames
+    grown(before, now)         the holders with more than in an earlier census
     measured_by_fork(holders)  the bytes that would be free without some holders, counted in a child process
-    in_cycles()                what is in reference cycles, found in a child process
+    in_cycles()                the tensors in reference cycles, found in a child process
 
 Searching takes tens of milliseconds for each level of containers, so it is done a few times in a run, at safe points in Python,
 and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: their holders are known.
@@ -30,13 +30,13 @@ from .labels import start_of
 from .live_objects import objects_of
 
 PATIENCE = 20.0  # seconds for a child that counts
-MOST_CYCLE_BLOCKS = 16  # the largest, which a pipe takes at once
+MOST_CYCLE_BLOCKS = 16  # the largest, as many as fit in one write to a pipe
 
 
 # ---- tensors ----
 
 def known_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> set[int]:
-    """Returns the ids of the tensors whose holders are known: of modules, of optimizers, and gradients."""
+    """Returns the ids of tensors with known holders: of modules, of optimizers, and gradients."""
     found: set[int] = set()
     for module in modules:
         for tensors in (vars(module).get("_parameters"), vars(module).get("_buffers")):
@@ -80,8 +80,8 @@ NOTHING: tuple[int, int, frozenset[int]] = (0, 0, frozenset())
 
 
 def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, before: Optional[Sizes] = None) -> Census:
-    """Returns the holders of tensors on cards, by name. `frames` are under way; `tensors` None: all whose holders are not known.
-    `before`, of an earlier census, is needed to find chains."""
+    """Returns the holders of tensors on cards, by name. `frames` are the running ones; `tensors` None: all with unknown holders.
+    `before`, from an earlier census, is needed to find chains."""
     asked = tensors_to_name() if tensors is None else tensors
     names = Names(asked, frames)
     found: Census = {}
@@ -103,13 +103,13 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
 
 
 def sizes_of(found: Census) -> Sizes:
-    """Returns what is kept of a census until the next one: no object of the program."""
+    """Returns the part of a census to keep until the next one, without objects of the program."""
     return {key: (holder.size, len(holder.blocks), frozenset(holder.nodes)) for key, holder in found.items()}
 
 
 def is_computed_from(end: Any, before: frozenset[int]) -> bool:
-    """True if a graph that ends with a new node contains a node that was the end of an earlier graph, by its number. A node has a larger
-    number than the nodes of its inputs."""
+    """True if a graph that ends with a new node contains the last node of an earlier graph, by its number. A node has a larger number
+    than the nodes of its inputs."""
     waiting, seen = [end], set(before)
     while waiting and before and end._sequence_nr() not in before:
         for node, _ in waiting.pop().next_functions:
@@ -123,8 +123,8 @@ def is_computed_from(end: Any, before: frozenset[int]) -> bool:
 
 
 def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
-    """Returns the holders that have at least so many bytes more than before, or more graphs, those that grew most first, and then chains.
-    A tensor with a graph counts before others, since graphs are large."""
+    """Returns the holders with more bytes than before, by at least a limit, or with more graphs, largest growth first, then chains.
+    Tensors with a graph precede others, since graphs are large."""
     def growth(holder: Holder) -> tuple[bool, bool, int, int]:
         size, blocks, _ = before.get(holder.key, NOTHING)
         return not holder.is_chain, holder.has_graph, holder.size - size, len(holder.blocks) - blocks
@@ -144,14 +144,14 @@ def release(holder: Holder) -> None:
         with contextlib.suppress(Exception):
             remove(reference)
     for weak in holder.tensors:
-        with contextlib.suppress(RuntimeError):  # of a view
+        with contextlib.suppress(RuntimeError):  # for a view
             tensor = weak()
             if tensor is not None:
                 tensor.detach_()
 
 
 def remove(reference: Reference) -> None:
-    """Removes a reference. A dict or an object keeps its other values, since it may be the variables of a module or the model."""
+    """Removes a reference. A dict or an object keeps its other values, since it may contain a module's variables or be the model."""
     referrer, target = reference
     if isinstance(referrer, FunctionCache):
         referrer.cache_clear()
@@ -171,12 +171,12 @@ def remove(reference: Reference) -> None:
 def forked() -> Iterator[int]:
     """Yields the process id of a child, which is 0 in the child."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Python, for a process with threads
+        warnings.simplefilter("ignore")  # from Python, about forks of a process with threads
         yield os.fork()
 
 
 def in_child(work: Callable[[], str]) -> Optional[str]:
-    """Returns what a function returns in a forked child, so that nothing changes in the program; None: it did not."""
+    """Returns the result of a function in a forked child, so that the program does not change; None if the child did not return."""
     begin, end = os.pipe()
     with forked() as child:
         if child == 0:
@@ -206,7 +206,7 @@ def freed_by(work: Callable[[], Any], library: Any) -> int:
 
 
 def measured_by_fork(found: list[Holder], library: Any) -> Optional[int]:
-    """Returns the bytes that would be free without some holders; None: not known. Releases them in a child."""
+    """Returns the bytes that would be free without some holders; None: unknown. Releases them in a child."""
     def release_all() -> None:
         for holder in found:
             release(holder)
@@ -228,8 +228,8 @@ def block_of(reference: weakref.ref[torch.Tensor]) -> Optional[tuple[int, int, i
 
 
 def drop_gradients_with_graphs() -> None:
-    """Removes gradients that backward(create_graph=True) computed. Their graphs refer to the parameters, and these to them, which the
-    garbage collector does not see."""
+    """Removes gradients computed by backward(create_graph=True). Their graphs and the parameters refer to each other, in cycles that
+    the garbage collector does not see."""
     for tensor in tensors_on_cards():
         if tensor.is_leaf and tensor.grad is not None and tensor.grad.grad_fn is not None:
             tensor.grad = None

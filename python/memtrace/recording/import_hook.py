@@ -1,5 +1,5 @@
-"""Runs code around the first execution of a module, whoever imports it and however. Needs nothing but the standard library, since
-it is loaded before every program that memtrace starts."""
+"""Runs code around the first execution of a module, however it is imported. Needs only the standard library, since it is loaded
+before every program that memtrace starts."""
 from __future__ import annotations
 
 import sys
@@ -12,10 +12,10 @@ Execute = Callable[[ModuleType], None]
 class ImportHook:
     """A finder for sys.meta_path that wraps the execution of one module.
 
-    Asking where the module is, as `importlib.util.find_spec` does, is not importing it: many libraries ask whether torch is there
-    and import it later. So every answer wraps its own loader, and the hook stays until the module has been executed.
+    Finding the module, as in `importlib.util.find_spec`, does not import it: many libraries check whether torch exists, and import
+    it later. So each found spec gets a wrapped loader, and the hook stays until the module has been executed.
 
-    `around(spec, execute, module)` is called in place of the execution, and calls `execute(module)`.
+    `around(spec, execute, module)` is called instead of the execution, and calls `execute(module)`.
     """
 
     def __init__(self, name: str, around: Callable[[Any, Execute, ModuleType], None]) -> None:
@@ -30,7 +30,7 @@ class ImportHook:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self.name or self.is_done or self.is_asking:  # by another hook of the module, which this one asks
+        if name != self.name or self.is_done or self.is_asking:  # is_asking: called during this hook's own search
             return None
         self.is_asking = True
         try:
@@ -42,7 +42,7 @@ class ImportHook:
         return spec
 
     def _find(self, name: str, path: Any, target: Any) -> Optional[Any]:
-        """Returns what the other finders answer."""
+        """Returns the other finders' result."""
         for finder in sys.meta_path:
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)

@@ -1,5 +1,5 @@
-"""Loops without training steps: validation, inference, decoding. An iteration begins where a line of the program calls its model
-again. Live memory that rises from iteration to iteration is growth, whatever the loop is."""
+"""Loops without training steps: validation, inference, decoding. An iteration begins when a line of the program calls its model
+again. Live memory that rises from iteration to iteration is growth, in any loop."""
 from __future__ import annotations
 
 import dataclasses
@@ -14,8 +14,8 @@ from typing import Any, Optional
 import torch
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-RISES = 5  # in a row, from which the next iterations are estimated
-LEAST_GROWTH = 1 << 20  # bytes an iteration; less is not worth a line
+RISES = 5  # consecutive ones, from which later iterations are estimated
+LEAST_GROWTH = 1 << 20  # bytes per iteration; less is not reported
 
 
 @dataclasses.dataclass
@@ -24,8 +24,8 @@ class Growth:
 
     file: str
     line: int
-    size: int  # bytes an iteration
-    full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
+    size: int  # bytes per iteration
+    full_at: int  # the first iteration that does not fit the card, counted from 1: an estimate
     loop: Loop
     phase: str  # of the program
 
@@ -38,7 +38,7 @@ class Loop:
         self.count = 0
         self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
         self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
-        self.is_compared = False  # its holders with the holders of a later iteration
+        self.is_compared = False  # True: its holders were compared with those of a later iteration
 
     def visit(self, live: int) -> None:
         self.count += 1
@@ -48,7 +48,7 @@ class Loop:
 
     @property
     def rises(self) -> int:
-        """How many of the last iterations in a row began with more live bytes than the one before."""
+        """The number of consecutive last iterations that began with more live bytes than the previous one."""
         return len(self.live) - 1
 
     @property
@@ -58,7 +58,7 @@ class Loop:
 
     @property
     def least_rise(self) -> int:
-        """The bytes by which live memory grew in that iteration in which it grew least."""
+        """The smallest growth of live memory in one of these iterations."""
         return min(self._each(), default=0)
 
     def _each(self) -> list[int]:
@@ -95,7 +95,7 @@ class Iterations:
         if loop is None:
             loop = loops[key] = Loop(frame)
         loop.visit(self.library.memtrace_torch_live())
-        if loop.is_growing() and phase != "train":  # the growth of steps is found in the trace
+        if loop.is_growing() and phase != "train":  # the growth of training steps is found in the trace
             self.growths[loop.file, loop.line] = Growth(loop.file, loop.line, loop.size,
                                                         loop.count + self.free() // loop.size + 1, loop, phase)
         return loop

@@ -1,8 +1,9 @@
 """Labels for the memory of a PyTorch program: spans by module, categories by rules, phases and steps.
 
-libmemtrace_torch.so is told where the program is: around each module, each run of autograd's engine and each step of an optimizer.
-Nothing that is computed changes, with and without a card, nor what torch.compile compiles: no object of PyTorch's is replaced, no
-hook is registered where the compiler would trace it, and it is switched off while functions of this file run. What runs often is C.
+Notifies libmemtrace_torch.so of the program's position: around each module, each run of autograd's engine and each step of an
+optimizer. Results do not change, with and without a card, nor does code compiled by torch.compile: no PyTorch object is replaced,
+no hook is registered where the compiler would trace it, and the compiler is disabled in functions of this file. Frequently run
+code is in C.
 """
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of, rebuilding
 
-# The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
-# without a rule has the category of the module around it.
+# The category of a module's memory, by the first rule whose pattern occurs in the name of its class or in its own name. A module
+# without a matching rule has the category of the module around it.
 RULES: tuple[tuple[str, str], ...] = (
     (r"(?i)softmax", "Softmax"),
     (r"(?i)norm", "Norm"),
@@ -39,9 +40,9 @@ RULES: tuple[tuple[str, str], ...] = (
 )
 
 ROOT = 0
-OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
+OBJECT_BYTES = 16  # of a Python object's header, in an interpreter with the GIL
 ENGINE = "torch.autograd.Variable._execution_engine"
-MOST_FRAMES = 16  # from the range of an optimizer's step outwards to the optimizer
+MOST_FRAMES = 16  # between the range of an optimizer's step and the optimizer's frame
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
@@ -57,7 +58,7 @@ def tensors_of(value: Any) -> Iterator[torch.Tensor]:
 
 
 def start_of(tensor: torch.Tensor) -> int:
-    """Returns the address of a tensor's block; 0 if it is on no card, or has no memory of its own."""
+    """Returns the address of a tensor's block; 0 if it is not on a card, or has no memory."""
     if not tensor.is_cuda:
         return 0
     tensor = local_of(tensor)
@@ -68,7 +69,7 @@ def start_of(tensor: torch.Tensor) -> int:
 
 
 class Place(NamedTuple):
-    """A module, as the library knows it: its span, and the category of its memory."""
+    """A module in the library: its span, and the category of its memory."""
 
     span: int
     category: int
@@ -76,17 +77,17 @@ class Place(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A step of an optimizer that is under way."""
+    """A running step of an optimizer."""
 
-    optimizer: Any  # None: not known
+    optimizer: Any  # None: unknown
     phase_before: tuple[str, int]
-    handled: int  # the id of the exception that the program handled when it began
+    handled: int  # the id of the exception that the program handled when the step began
 
 
 class Labels:
-    """Gives the memory of modules, gradients and optimizers their labels."""
+    """Labels the memory of modules, gradients and optimizers."""
 
-    watches_all = False  # every module that is called, and not only those inside of a watched one
+    watches_all = False  # every called module, not only those inside a watched one
     error: Optional[BaseException] = None  # that ended the program
 
     def __init__(self, library: Any, rules: Iterable[tuple[str, str]] = RULES) -> None:
@@ -97,14 +98,14 @@ class Labels:
         self.other, self.data, self.loss = (self.category(name) for name in ("Other", "Data", "Loss"))
         self.optimizer = self.category("Optimizer")
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
-        self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
+        self.places: dict[int, Place] = {}  # of watched modules, by id; they are not kept alive
         self.has_hooks = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python(original_of) == 0
         self.phase_now = ("init", self.other)
-        self.backwards: list[tuple[str, int]] = []  # the phases before runs of autograd's engine that are under way
-        self.updates: list[Update] = []  # under way, one within another
-        # of optimizers: how many tensors of state are labelled
+        self.backwards: list[tuple[str, int]] = []  # the phases before the current runs of autograd's engine
+        self.updates: list[Update] = []  # running ones, nested
+        # of optimizers: number of labelled state tensors
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        # of optimizers that are under way: where the first parameter and its states were before the step
+        # of running optimizers: addresses of the first parameter and its states before the step
         self.first_starts: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
         self.gradients = GradientHooks()
@@ -113,22 +114,22 @@ class Labels:
     # ---- names ----
 
     def category(self, name: str) -> int:
-        """Returns the number of a category: one of memtrace's, or a name of your own."""
+        """Returns the number of a category: memtrace's, or one with your own name."""
         return int(self.library.memtrace_torch_category(name.encode()))
 
     def workspace_category(self, name: str) -> int:
-        """Does the same for a category whose memory is scratch memory."""
+        """Like category(), for scratch memory."""
         return int(self.library.memtrace_torch_workspace_category(name.encode()))
 
     def rule_for(self, kind: str, name: str, around: int) -> int:
-        """Returns the category of a module of a class by the rules, or else `around`, that of the module around it."""
+        """Returns the category of a module by the rules, or otherwise `around`, the category of the module around it."""
         for pattern, category in self.rules:
             if pattern.search(kind) or pattern.search(name):
                 return category
         return around
 
     def _category_in(self, kinds: tuple[str, ...], name: str) -> int:
-        """Returns the category of a module in modules of those classes, the outermost first and its own last."""
+        """Returns the category of a module, given the classes of the modules around it, outermost first, and its own class last."""
         category = self.other
         for kind in kinds[:-1]:
             category = self.rule_for(kind, "", category)
@@ -145,7 +146,7 @@ class Labels:
         return self
 
     def _watch_in(self, model: torch.nn.Module, name: str, parent: int, around: int) -> None:
-        """Does the same for a model in a span and in a module of that category."""
+        """Like watch(), for a model in a span and in a module with this category."""
         known = set(self.places)
         found: dict[torch.nn.Module, Place] = {}
         self._place(model, name, parent, around, found)
@@ -186,12 +187,12 @@ class Labels:
                 self._place(child, child_name, place.span, place.category, found)
 
     def _forget(self, key: int) -> None:
-        """Takes away the place of a module that is no more."""
+        """Removes the place of a deleted module."""
         self.places.pop(key, None)
         self.library.memtrace_torch_module_end(key)
 
     def _watch_gradient(self, parameter: Any, span: int) -> None:
-        """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
+        """Labels a tensor as a gradient when it becomes one, since it keeps its memory."""
         if self.has_hooks:
             self.gradients.add(parameter, self.library.memtrace_torch_gradient_hook(span, self.gradient))
 
@@ -217,7 +218,7 @@ class Labels:
         self._follow_generated()
 
     def _follow_generated(self) -> None:
-        """Follows the code that torch.compile generates, whose lines are found in call stacks."""
+        """Follows code generated by torch.compile, whose lines are found in call stacks."""
         try:
             stacks.find(self.library)
         except stacks.NotKnown as error:
@@ -228,14 +229,14 @@ class Labels:
         self.handles.append(generated)
 
     def _follow(self, without: str, what: Any, begin: Callable[..., int], end: Callable[[Any], None], *functions: Any) -> None:
-        """Has the library call functions around each call of a function of PyTorch's, until all hooks are removed."""
+        """Makes the library call functions around each call of a PyTorch function, until all hooks are removed."""
         if begin(what, *functions):
             self._say(f"{without}: {self.library.memtrace_torch_last_error().decode()}")
             return
         self.handles.append(types.SimpleNamespace(remove=functools.partial(end, what)))
 
     def _follow_ranges(self) -> None:
-        """Follows the ranges that PyTorch names around steps of optimizers."""
+        """Follows PyTorch's ranges around steps of optimizers."""
         try:
             kind = abi.check_observer(pathlib.Path(torch.__file__).parent / "include")
             self.library.memtrace_torch_ranges_watch(self._watch_range)
@@ -246,52 +247,52 @@ class Labels:
         self.handles.append(types.SimpleNamespace(remove=self.library.memtrace_torch_ranges_end))
 
     def patch(self, name: str, around: Callable[..., Any]) -> None:
-        """Has calls of a function of PyTorch go to `around`, which gets the function first, until all hooks are removed."""
+        """Redirects calls of a PyTorch function to `around`, whose first argument is the function, until all hooks are removed."""
         self.handles.append(wrap(name, around))
 
     def _say(self, words: str) -> None:
         print("memtrace: " + words, file=sys.stderr)
 
     def relabel(self, tensor: torch.Tensor, category: int, span: int = ROOT) -> bool:
-        """Gives a tensor's memory another category (its number)."""
+        """Sets the category of a tensor's memory (a category's number)."""
         start = start_of(tensor)
         return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
 
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int = ROOT) -> None:
-        """Does the same for tensors of which several may share a block."""
+        """Like relabel(), for tensors that may share blocks."""
         for start in {start_of(tensor) for tensor in tensors} - {0}:
             self.library.memtrace_torch_relabel(start, span, category)
 
     # ---- forward and backward ----
 
     def _on_new(self, module: torch.nn.Module) -> None:
-        """Watches a module when it is first called, inside of the one that is under way."""
-        inner = getattr(module, "_orig_mod", module)  # of one that torch.compile has made
+        """Watches a module at its first call, inside the running one."""
+        inner = getattr(module, "_orig_mod", module)  # of a module made by torch.compile
         self._watch_in(module, type(inner).__name__, self.library.memtrace_torch_span_now(),
                        self.library.memtrace_torch_category_now())
 
     def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
-        """Is told of an outermost module before its call, and of None after it."""
+        """Called with an outermost module before its call, and with None afterwards."""
         if module is None:
             if self.phase_now[0] == "forward":
                 self._phase("loss", self.loss)
-        elif self.phase_now[0] != "backward":  # in an optimizer's phase, it is called by a closure
+        elif self.phase_now[0] != "backward":  # in an optimizer's phase, a closure calls it
             self.library.memtrace_torch_keep()
             self._phase("forward", self.data)
             self._begin_forward(module)
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
-        """Is called before the forward of an outermost module."""
+        """Called before the forward of an outermost module."""
 
     def _on_backward(self, named: Optional[dict[str, Any]]) -> None:
-        """Is told of the arguments of a run of autograd's engine before it, and of None after it."""
+        """Called with the arguments of a run of autograd's engine before it, and with None afterwards."""
         if named is None:
             self._end_backward()
         else:
             self._begin_backward(bool(named.get("accumulate_grad", True)))
 
     def _begin_backward(self, accumulates: bool) -> None:
-        """Begins the phase, unless torch.autograd.grad asks for gradients."""
+        """Begins the phase, unless torch.autograd.grad requests the gradients."""
         gradients.begin_backward()
         self.backwards.append(self.phase_now)
         if accumulates:
@@ -327,7 +328,7 @@ class Labels:
 
     @contextlib.contextmanager
     def labelled(self, category: str, span: Optional[str] = None) -> Iterator[Labels]:
-        """Labels this thread's allocations inside with a category, and a span if `span` is a name."""
+        """Labels this thread's allocations in the `with` with a category, and a span if `span` is a name."""
         parent = self.library.memtrace_torch_span_now()
         number = self._span(parent, span, "") if span else parent
         depth = self.library.memtrace_torch_span_begin(number, self.category(category))
@@ -349,7 +350,7 @@ class Labels:
             raise made_alone(error) from None
 
     def _on_range(self, name: Optional[str]) -> None:
-        """Follows the step of an optimizer, or of torch.profiler, that begins; None: an optimizer's step has ended."""
+        """Called when the step of an optimizer, or of torch.profiler, begins, and with None when an optimizer's step has ended."""
         if name is None:
             self._end_update()
         elif name.startswith("Optimizer"):
@@ -372,7 +373,7 @@ class Labels:
             self._after_optimizer(update.optimizer)
 
     def _label_as_made(self, optimizer: Any) -> None:
-        """Labels the state of each group of parameters as soon as it is made, before the step that may be the peak."""
+        """Labels the state of each group of parameters as soon as it is created, before the step, which may contain the peak."""
         groups = iter(optimizer.param_groups)
         next(groups, None)
 
@@ -396,12 +397,12 @@ class Labels:
         self.label_state(optimizer)
 
     def _starts_of_first(self, optimizer: Any) -> tuple[int, ...]:
-        """Returns where the memory of the optimizer's first parameter and of its states begins."""
+        """Returns the addresses of the memory of the optimizer's first parameter and its states."""
         first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
         return () if first is None else tuple(map(start_of, (first, *tensors_of(optimizer.state.get(first, {})))))
 
     def _label_parameters(self) -> None:
-        """Labels the parameters of all watched modules, which may have other memory than before."""
+        """Labels the parameters of all watched modules, which may have new memory."""
         for place in list(self.places.values()):
             module = place.module()
             if module is not None:
@@ -423,14 +424,14 @@ class Labels:
                     self.relabel(tensor, self.state, own)
 
     def _owners(self) -> dict[int, tuple[int, str]]:
-        """Returns by the id of each parameter of the watched modules the span of its module and its name there."""
+        """Returns the span of the module and the name in it of each parameter of the watched modules, by id."""
         return {id(parameter): (place.span, name) for place in self.places.values() if (module := place.module()) is not None
                 for name, parameter in module.named_parameters(recurse=False)}
 
     # ---- the end ----
 
     def close(self, outcome: int = 0) -> None:
-        """Ends the trace: 0 done, 1 failed, 5 out of memory. The end of the program does so, too."""
+        """Ends the trace: 0 done, 1 failed, 5 out of memory. Also happens at the end of the program."""
         self._check(self.library.memtrace_torch_close(outcome))
 
     def _check(self, status: int) -> None:
@@ -439,7 +440,7 @@ class Labels:
 
 
 def made_alone(error: BaseException) -> BaseException:
-    """Returns an exception whose class makes the like of `error` without arguments, as where Python raises a class later."""
+    """Returns an exception whose class can be called without arguments for a copy of `error`, as when Python raises a class later."""
     def initialize(self: BaseException) -> None:
         self.args = error.args
         if isinstance(error, SystemExit):
@@ -450,8 +451,7 @@ def made_alone(error: BaseException) -> BaseException:
 
 
 def optimizer_of(frame: Optional[types.FrameType]) -> Any:
-    """Returns the optimizer whose step `frame` runs in, as the function that PyTorch puts around each step has it; None if it is not
-    found."""
+    """Returns the optimizer whose step runs in `frame`, from the frame of PyTorch's wrapper of each step; None if it is not found."""
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
@@ -463,8 +463,8 @@ def optimizer_of(frame: Optional[types.FrameType]) -> Any:
 
 
 def find_graph() -> Optional[tuple[int, int, int]]:
-    """Returns where a node of autograd's graph has its number and its thread's, and the number of this thread; None if its
-    memory is not as known. Looks at two nodes of a graph of its own, on the host."""
+    """Returns the offsets of the sequence number and the thread's number in an autograd node, and this thread's number; None if
+    the layout is unknown. Inspects two nodes of a test graph on the host."""
     words = []
     for _ in range(2):
         try:

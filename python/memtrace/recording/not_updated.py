@@ -1,5 +1,5 @@
-"""Gradients that no optimizer uses: of a frozen encoder or a teacher that still requires gradients. Backward computes them, and
-activations are kept for them."""
+"""Gradients that no optimizer uses, such as of a frozen encoder or a teacher that still requires gradients. Backward computes them,
+and keeps activations for them."""
 from __future__ import annotations
 
 import re
@@ -13,8 +13,8 @@ from .holder_names import Names
 from .live_objects import objects_of
 from .spread import local_of
 
-SECOND = 2  # the step of an optimizer at which parameters are compared with what they were at its first
-MOST_OPTIMIZERS = 4  # that are followed: each takes two searches, and some programs have one for each parameter
+SECOND = 2  # the step of an optimizer at which parameters are compared with its first step
+MOST_OPTIMIZERS = 4  # to follow: each requires two searches, and some programs have one for each parameter
 
 
 class NotUpdated(NamedTuple):
@@ -32,7 +32,7 @@ class Gradients:
 
     def __init__(self) -> None:
         self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self.versions: dict[int, int] = {}  # of the parameters that no optimizer had at a first step, by id
+        self.versions: dict[int, int] = {}  # of the parameters without an optimizer at a first step, by id
 
     def before_step(self, optimizer: Any, frames: list[Any]) -> list[NotUpdated]:
         """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
@@ -51,8 +51,8 @@ class Gradients:
 
 
 def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, torch.nn.Parameter]:
-    """Returns the parameters with gradients on a card that no optimizer has, by id. None if most parameters of optimizers belong to
-    no module: they are copies, as where weights are kept in two precisions."""
+    """Returns the parameters with gradients on a card and without an optimizer, by id. None if most parameters of optimizers belong
+    to no module, since they are copies, for example of weights in two precisions."""
     updated = {id(one) for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}
     parameters = {id(one): one for module in modules for one in module.parameters(recurse=False)}
     if 2 * len(updated & parameters.keys()) < len(updated):
@@ -62,7 +62,7 @@ def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, to
 
 
 def merged(found: Iterable[NotUpdated]) -> Iterator[NotUpdated]:
-    """Yields one row for modules whose paths differ in numbers only, as of the base layers of LoRA: "net.layers.*.base"."""
+    """Yields one row for modules whose paths differ only in numbers, such as the base layers of LoRA: "net.layers.*.base"."""
     alike: dict[tuple[str, str, int], list[NotUpdated]] = {}
     for one in found:
         alike.setdefault((re.sub(r"\.\d+(?=\.|$)", ".*", one.name), one.file, one.line), []).append(one)

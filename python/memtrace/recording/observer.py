@@ -1,4 +1,4 @@
-"""What a watched program does besides training: its phases, its other loops, and who holds memory that grows."""
+"""Observes a watched program besides training: its phases, its other loops, and the holders of growing memory."""
 from __future__ import annotations
 
 import functools
@@ -20,13 +20,13 @@ from .not_updated import Gradients, NotUpdated
 from .program_phases import ProgramPhases
 from .weight_copies import weight_copies
 
-FIRST, SECOND = 2, 4  # rises in a row after which the holders of a loop are compared
-LATER = 1  # so many rises more of training steps: the calls of their model have been compared then
+FIRST, SECOND = 2, 4  # consecutive rises after which the holders of a loop are compared
+LATER = 1  # additional rises for training steps: their model's calls have been compared by then
 MOST_SEARCHES = 8  # in a run
 MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 64  # of one holder, the largest
-KEPT_FROM, KEPT_TO = 2, 3  # tensors that are there when both of these steps begin are kept, and their holders are named
-LEAST_SHARE = 100  # this part of what grows, or of the live bytes when memory ends, is worth a holder
+KEPT_FROM, KEPT_TO = 2, 3  # tensors that exist when both of these steps begin are kept ones, whose holders are named
+LEAST_SHARE = 100  # 1/LEAST_SHARE of the growth, or of the live bytes out of memory, is enough to store a holder
 
 
 class Observer:
@@ -41,8 +41,8 @@ class Observer:
         self.gradients = Gradients()
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
-        self.loaded: set[tuple[str, str, str]] = set()  # keys of the holders of state dicts that were copied into modules
-        self.called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # outermost modules, until their copies are looked for
+        self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
+        self.called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # outermost modules, until their copies are searched
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
@@ -59,7 +59,7 @@ class Observer:
         return loop
 
     def begin_step(self) -> None:
-        """Notes that a training step begins. Finds the holders of programs that make a model in each step, or call none."""
+        """Notes that a training step begins. Finds the holders in programs that make a model in each step, or call none."""
         if self.steps is None:
             self.steps = Loop(caller())
         self.steps.visit(self.library.memtrace_torch_live())
@@ -73,7 +73,7 @@ class Observer:
         return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
 
     def _search_kept(self, step: int) -> None:
-        """Stores who holds tensors that live through a step, such as a checkpoint, and copies of the weights."""
+        """Stores the holders of tensors that live through a step, such as a checkpoint, and of copies of the weights."""
         if step == KEPT_FROM:
             self.kept = [weakref.ref(tensor) for tensor in holders.tensors_to_name()]
         elif step == KEPT_TO:
@@ -86,7 +86,7 @@ class Observer:
                     self._store_one(holder, holder.size, None)
 
     def _search_traceback(self) -> None:
-        """Stores what the traceback of an out-of-memory error keeps, if the program calls its model while it handles the error."""
+        """Stores the memory kept by an out-of-memory error's traceback, if the program calls its model while it handles the error."""
         error = sys.exc_info()[1]
         if self.searches > 0 and isinstance(error, torch.OutOfMemoryError):
             self.searches -= 1
@@ -99,7 +99,7 @@ class Observer:
             loop.census = holders.sizes_of(holders.census(frames_from(caller())))
         elif loop.census is not None and not loop.is_compared and loop.rises == SECOND + later:
             loop.is_compared = True
-            if self.measure is None or not self._store_cycles(loop):  # before a census, which refers to objects
+            if self.measure is None or not self._store_cycles(loop):  # before a census, since that refers to objects
                 now = holders.census(frames_from(caller()), before=loop.census)
                 found = holders.grown(loop.census, now, loop.size // LEAST_SHARE)
                 graphs = self._held_by_graphs(now.values(), loop) if any(one.has_graph for one in found) else 0
@@ -108,16 +108,16 @@ class Observer:
                     self._store_one(chain, graphs, loop)
 
     def _held_by_graphs(self, everything: Iterable[Holder], loop: Loop) -> int:
-        """Returns the bytes that all graphs keep together; 0 if they are less than half of the loop's growth: the graph of a sum of
-        losses is empty after backward. One variable alone keeps nothing where others are computed from it."""
+        """Returns the bytes that all graphs together keep; 0 if they are less than half of the loop's growth, since the graph of a sum
+        of losses is empty after backward. A single variable keeps nothing if others are computed from it."""
         held: Optional[int] = loop.size * loop.rises
         if self.measure is not None:
             held = self.measure([one for one in everything if one.has_graph], self.library)
         return held if held is not None and held >= loop.least_rise * loop.rises // 2 else 0
 
     def _store_cycles(self, loop: Loop) -> bool:
-        """Stores reference cycles as the holder, if half of the loop's growth would be free without them. An object in a cycle
-        has attributes, so these would be named otherwise. The first iterations may leave a workspace, too."""
+        """Stores reference cycles as the holder, if half of the loop's growth would be free without them. Otherwise the attributes of
+        an object in a cycle would be named. The first iterations may also leave a workspace."""
         for holder, held in holders.in_cycles(self.library):
             if held >= loop.least_rise * loop.rises // 2:
                 self._store_one(holder, held, loop)
@@ -125,8 +125,8 @@ class Observer:
         return False
 
     def _store(self, found: list[Holder], loop: Optional[Loop] = None, graphs: int = 0) -> None:
-        """Stores holders, of a loop if they grow in it. `graphs`: what all graphs together keep of that growth, which counts for
-        holders with graphs if none keeps as much alone, such as for a queue whose tensors the last loss was computed from."""
+        """Stores holders, of a loop if they grow in it. `graphs`: the part of the growth that all graphs together keep, which applies to
+        holders with graphs if none alone keeps as much, such as a queue whose tensors the last loss was computed from."""
         left = loop.least_rise * loop.rises if loop is not None else 0
         measured = [self._measure(holder, found) for holder in found]
         keeps_alone = any(held is not None and held >= left // 2 for held in measured)
@@ -137,8 +137,8 @@ class Observer:
                 self._store_one(holder, held, loop)
 
     def _measure(self, holder: Holder, found: list[Holder]) -> Optional[int]:
-        """Returns the bytes that would be free without a holder, and without the others that have the same blocks; None: not known.
-        0: something else keeps the blocks, such as the graph of another tensor."""
+        """Returns the bytes that would be free without a holder and all others with the same blocks; None: unknown. 0: something else
+        keeps the blocks, such as the graph of another tensor."""
         if self.measure is None:
             return None
         held = self.measure([holder], self.library)
@@ -154,7 +154,7 @@ class Observer:
                                                holder.owner.encode(), os.fsencode(holder.file), holder.line, held, *place)
 
     def end_out_of_memory(self, error: BaseException) -> None:
-        """Stores who held the tensors when memory ended. The frames that the exception left have the variables."""
+        """Stores the holders of tensors at the out-of-memory error. The frames in the traceback have the variables."""
         self._store_large(holders.census(frames_of_error(error)).values())
 
     def _store_large(self, found: Iterable[Holder]) -> None:
@@ -162,14 +162,14 @@ class Observer:
         self._store(sorted((one for one in found if one.size >= least), key=lambda one: -one.size))
 
     def note_card(self, device: int) -> None:
-        """Stores who holds tensors on a card, as far as that can still be seen when the program ends."""
+        """Stores the holders of tensors on a card, as far as they are visible at the end of the program."""
         if self.searches > 0:
             self._store([one for one in holders.census([]).values() if device in one.devices.values()])
 
     # ---- checkpoints ----
 
     def follow_checkpoints(self) -> Iterator[Replaced]:
-        """Follows functions that load and save, and yields what was replaced."""
+        """Follows functions that load and save, and yields the replacements."""
         if not has("checkpoints"):
             return
         yield self._put_in("torch.load", "load")
@@ -177,7 +177,7 @@ class Observer:
         yield self._put_in("torch.nn.Module.load_state_dict", "load", self._note_state)
 
     def _put_in(self, name: str, phase: str, before: Optional[Callable[..., None]] = None) -> Replaced:
-        """Has a function of PyTorch run in a phase of the program, after another function."""
+        """Makes a PyTorch function run in a phase of the program, after another function."""
         original = original_of(name)
 
         @functools.wraps(original)
@@ -190,7 +190,7 @@ class Observer:
         return replace(name, call)
 
     def _note_state(self, module: Any, state: Any = None, *given: Any, **named: Any) -> None:
-        """Stores who holds a state dict on a card, whose tensors are copied."""
+        """Stores the holder of a state dict on a card, whose tensors are copied."""
         state = named.get("state_dict", state)
         is_assigned = named.get("assign", given[1] if len(given) > 1 else False)
         if self.searches <= 0 or is_assigned or not isinstance(state, dict):

@@ -1,4 +1,4 @@
-"""The phases of a program: load, train, validate, generate, save. They contain its steps, and the trace has their peaks."""
+"""The phases of a program: load, train, validate, generate, save. They contain its steps, and the trace records their peaks."""
 from __future__ import annotations
 
 import contextlib
@@ -11,21 +11,21 @@ from typing import Any, Optional
 
 import torch
 
-MOST_FRAMES = 60  # around the call of a model, in which a function's name may say what it does
+MOST_FRAMES = 60  # around the call of a model, to search for a function's name that indicates the phase
 GENERATES = re.compile(r"^(generate|sample|decode)")
 VALIDATES = re.compile(r"eval|valid|test")
 
 
 @functools.lru_cache(maxsize=None)
 def phase_of_name(function: str) -> Optional[str]:
-    """Returns the phase that a function of this name runs; None: the name does not say."""
+    """Returns the phase indicated by a function's name; None if the name indicates none."""
     if GENERATES.search(function):
         return "generate"
     return "validate" if VALIDATES.search(function) else None
 
 
 def phase_of_callers() -> Optional[str]:
-    """Returns the phase that the names of the calling functions say, the innermost first."""
+    """Returns the phase indicated by the names of the calling functions, starting with the innermost."""
     frame: Any = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         if frame is None:
@@ -53,7 +53,7 @@ class ProgramPhases:
 
     @contextlib.contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Puts what is done inside into a phase, and goes on with the phase before."""
+        """Runs the body of the `with` in a phase, and then returns to the previous phase."""
         before = self.now
         self.enter(name)
         try:
@@ -62,8 +62,8 @@ class ProgramPhases:
             self.enter(before)
 
     def begin_forward(self, module: torch.nn.Module) -> None:
-        """Enters the phase that the call of an outermost module belongs to. A module in evaluation mode trains if backward
-        followed its last call, which is known from the second one on."""
+        """Enters the phase of an outermost module's call. A module in evaluation mode trains if backward followed its last call,
+        which is known from the second call on."""
         self.called = weakref.ref(module)
         if torch.is_grad_enabled() and (module.training or module in self.trained):
             self.enter("train")

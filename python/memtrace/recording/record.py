@@ -16,13 +16,13 @@ def obstacle() -> Optional[str]:
         return "there is no torch"
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
-    if "_memtrace.recording.watching" in sys.modules:  # as start/sitecustomize.py loads it
+    if "_memtrace.recording.watching" in sys.modules:  # loaded by start/sitecustomize.py
         return "memtrace record watches this process already"
     return None
 
 
 class Recording(contextlib.ContextDecorator):
-    """A run of a trace, from the beginning to the end of a `with` or of a function."""
+    """A run in a trace, from the beginning to the end of a `with` or of a function."""
 
     def __init__(self, path: str, stacks: bool) -> None:
         self.path, self.stacks = path, stacks
@@ -42,7 +42,7 @@ class Recording(contextlib.ContextDecorator):
             self._watcher = None
 
     def _begin(self) -> Optional[str]:
-        """Begins to watch. Returns why that failed, whatever it was: the program is not to fail since it is watched."""
+        """Begins to watch. Returns the reason of any failure: watching must not make the program fail."""
         try:
             watcher = importlib.import_module(".watching", __package__)
             watcher.begin(self.path, with_stacks=self.stacks)
@@ -53,8 +53,8 @@ class Recording(contextlib.ContextDecorator):
 
 
 def record(path: Union[str, os.PathLike[str]] = "memtrace.db", stacks: bool = True) -> Recording:
-    """Records what PyTorch's allocator hands out, as a new run of the trace at `path`: tensors by module, role and step and,
-    unless `stacks` is False, by operator and call stack.
+    """Records the memory allocated by PyTorch's allocator, as a new run in the trace at `path`: tensors by module, role and step
+    and, unless `stacks` is False, by operator and call stack.
 
         with memtrace.record("train.db"):
             train()
@@ -62,6 +62,6 @@ def record(path: Union[str, os.PathLike[str]] = "memtrace.db", stacks: bool = Tr
         @memtrace.record("train.db")
         def train(): ...
 
-    Nothing about the program changes. Where nothing can be recorded, says so in one line and runs on.
+    The program does not change. If nothing can be recorded, prints one line about it and continues.
     """
     return Recording(os.fspath(path), stacks)

@@ -1,7 +1,7 @@
-"""Gradients of what is spread over ranks: of DTensors, of FSDP's shards, and those that lie in DDP's buckets.
+"""Gradients of parameters that are spread over ranks: DTensors, FSDP's shards, and gradients in DDP's buckets.
 
-Autograd does not put them into a block of their own, as it does with others: FSDP2 sets those of a group after its backward, FSDP
-and DDP before the optimizer.
+Unlike for other gradients, autograd does not allocate a separate block: FSDP2 sets the gradients of a group after its backward,
+FSDP and DDP before the optimizer.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REBUILDING = "torch.distributed.Reducer._rebuild_buckets"
 
 
 def local_of(tensor: Any) -> Any:
-    """Returns the part of a DTensor that this rank has; of another tensor, itself."""
+    """Returns this rank's part of a DTensor; any other tensor unchanged."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
@@ -41,7 +41,7 @@ class Labels(Protocol):
 
 
 class Rebuilding:
-    """The hook of the function that allocates DDP's buckets anew, in the forward of the second step: one for all who label them."""
+    """The hook of the function that reallocates DDP's buckets, in the forward of the second step, shared by all who label them."""
 
     def __init__(self) -> None:
         self.followers: list[SpreadGradients] = []
@@ -74,11 +74,11 @@ rebuilding = Rebuilding()
 
 
 class SpreadGradients:
-    """Labels them once they are there. Costs nothing where a program spreads nothing."""
+    """Labels these gradients once they exist. Costs nothing in programs without them."""
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
-        # Parameters whose gradients are there before the optimizer, by id, with the span of their gradient.
+        # Parameters whose gradients exist before the optimizer's step, by id, with the span of the gradient.
         self.late: dict[int, tuple[weakref.ref[Any], int]] = {}
         self.watches_groups = False
 
@@ -93,7 +93,7 @@ class SpreadGradients:
             return original(*given, **named)
 
     def watch_module(self, module: torch.nn.Module) -> None:
-        """Follows a module that is called for the first time. A compiler would trace the hook of DDP's forward."""
+        """Follows a module at its first call. A compiler would trace a hook of DDP's forward."""
         if type(module).__name__ == "OptimizedModule":
             rebuilding.end()
         if getattr(module, "gradient_as_bucket_view", False):
@@ -101,7 +101,7 @@ class SpreadGradients:
                 self._label_late(parameter, 0)
 
     def watch(self, parameter: Any, span: int) -> bool:
-        """Is told of each parameter that is watched. Returns whether its gradient is labelled here."""
+        """Called for each watched parameter. Returns whether its gradient is labelled here."""
         if getattr(parameter, "_is_flat_param", False):
             self._label_late(parameter, span)
         if local_of(parameter) is parameter:
@@ -115,7 +115,7 @@ class SpreadGradients:
         return True
 
     def _after_backward(self, original: Any, group: Any, *given: Any, **named: Any) -> Any:
-        """Labels what FSDP2 has reduced for a group of parameters, which is one block."""
+        """Labels the reduced gradients of a group of parameters of FSDP2, which are one block."""
         result = original(group, *given, **named)
         place = self.labels.places.get(id(group.modules[0]))
         self._label((part.sharded_param for part in group.fsdp_params), place.span if place else 0)

@@ -1,5 +1,5 @@
-"""Call stacks and names of operators, for a watched allocator. The library reads both from the memory of Python and of PyTorch;
-here it is checked, before the first is recorded, that they are as known."""
+"""Call stacks and names of operators, for a watched allocator. The library reads both from the memory of Python and of PyTorch.
+Before recording the first, this module checks that the layouts match."""
 from __future__ import annotations
 
 import os
@@ -14,11 +14,11 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class NotKnown(Exception):
-    """Stacks or operators are not as known."""
+    """The layouts of stacks or operators do not match."""
 
 
 def frames_of(frame: Optional[types.FrameType]) -> str:
-    """Returns the frames as Python has them, as the library's text, up to the one that began to look."""
+    """Returns Python's frames in the library's text format, up to the frame that began the check."""
     found = ""
     while frame is not None and frame.f_code is not check.__code__:
         code = frame.f_code
@@ -28,8 +28,8 @@ def frames_of(frame: Optional[types.FrameType]) -> str:
 
 
 def nest(look: Callable[[], int]) -> None:
-    """Looks from within the kinds of frames that there are: functions, generators, coroutines, bodies of classes, code without
-    a function, and those that C has called."""
+    """Checks from within all kinds of frames: functions, generators, coroutines, class bodies, code without a function, and frames
+    called by C."""
     def generate() -> Iterator[int]:
         yield look()
         yield from (look() for _ in range(1))
@@ -49,7 +49,7 @@ def nest(look: Callable[[], int]) -> None:
 
 
 def check(library: Any) -> None:
-    """Fails with NotKnown unless the library reads what Python says."""
+    """Fails with NotKnown unless the library reads the same stack as Python."""
     def look() -> int:
         text, expected = library.memtrace_torch_stack_text(), frames_of(sys._getframe())
         if not text.decode().startswith(expected):
@@ -60,7 +60,7 @@ def check(library: Any) -> None:
 
 
 def find(library: Any) -> None:
-    """Has the library find call stacks. Fails with NotKnown."""
+    """Makes the library find call stacks. Fails with NotKnown."""
     if sys.implementation.name != "cpython" or sys.abiflags or library.memtrace_torch_stacks(sys.version_info.minor):
         raise NotKnown(f"the call stacks of {sys.implementation.name} {sys.version.split()[0]}{sys.abiflags} are not known")
     check(library)
@@ -83,7 +83,7 @@ def begin_operators(library: Any, include: os.PathLike[str]) -> None:
 
 
 def begin(library: Any, include: os.PathLike[str]) -> Iterator[str]:
-    """Begins to record both. Yields why one can't be."""
+    """Begins to record both. Yields the reasons why one can't be recorded."""
     try:
         begin_stacks(library)
     except NotKnown as error:
@@ -95,6 +95,6 @@ def begin(library: Any, include: os.PathLike[str]) -> Iterator[str]:
 
 
 def end(library: Any) -> None:
-    """Ends it."""
+    """Ends the recording."""
     library.memtrace_torch_stacks_end()
     library.memtrace_torch_operators_end()

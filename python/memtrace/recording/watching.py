@@ -1,10 +1,10 @@
 """PyTorch's own allocator, watched: no line of the program changes, and the allocator stays PyTorch's.
 
-    begin("train.db")    traces this process; `memtrace record` begins by itself, without a path
-    end()                closes the traces; the exit of the program does so, too
+    begin("train.db")    traces this process; `memtrace record` does it automatically, without a path
+    end()                closes the traces; also happens at the exit of the program
 
-Every module that is called is labelled by its path from the outermost one. A step begins with the first forward of training
-and ends with the optimizer's, or is what torch.profiler calls one.
+Every called module is labelled by its path from the outermost one. A step begins with the first forward of training and ends
+with the optimizer's step, or is a step of torch.profiler.
 """
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ watcher: Optional["Watcher"] = None
 
 
 class Version(NamedTuple):
-    """A parameter's version, which counts its changes."""
+    """A parameter's version counter."""
 
     parameter: weakref.ref[Any]
     number: int
 
     @classmethod
     def of(cls, module: torch.nn.Module) -> Optional[Version]:
-        """Returns the version of the module's first parameter that is trained."""
+        """Returns the version of the module's first trained parameter."""
         parameter: Any = next((each for _, each in module.named_parameters() if each.requires_grad), None)
         return None if parameter is None else cls(weakref.ref(parameter), getattr(parameter, "_version", 0))
 
@@ -55,29 +55,29 @@ class Version(NamedTuple):
 
 
 def is_tracing() -> bool:
-    """True while a compiler differentiates what it traces, which is no backward of the program."""
+    """True while a compiler differentiates its traced graph, which is not a backward of the program."""
     return torch._guards.CompileContext.try_get() is not None
 
 
 class Watcher(Labels):
-    """Labels for a program that does not know of it."""
+    """Labels for a program that does not label itself."""
 
     watches_all = True
-    allocator: Optional[Allocator] = None  # memtrace's, if it is in the place of PyTorch's
+    allocator: Optional[Allocator] = None  # memtrace's, if it replaces PyTorch's
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
         library.memtrace_torch_grad_mode()
-        self.step_prefix = settings().step  # of the names of NVTX's ranges that are steps
+        self.step_prefix = settings().step  # prefix of the names of NVTX ranges that are steps
         self.in_step = False
         self.ran_backward = False  # in the current step
-        self.has_own_steps = self.step_prefix is not None  # the program tells of them
-        self.has_optimizer: Optional[bool] = None  # None: not known yet
-        self.sees_updates = False  # an optimizer's step was seen; those that are compiled are not
-        self.unseen: Optional[weakref.WeakSet[Any]] = None  # optimizers whose steps are compiled; None: not looked for yet
-        self.begins_at_forward = False  # a step began with the forward of a module; those that are compiled are not seen
+        self.has_own_steps = self.step_prefix is not None  # the program marks its steps
+        self.has_optimizer: Optional[bool] = None  # None: unknown yet
+        self.sees_updates = False  # an optimizer's step was seen; compiled steps are not
+        self.unseen: Optional[weakref.WeakSet[Any]] = None  # optimizers with compiled steps; None: not searched yet
+        self.begins_at_forward = False  # a step began with the forward of a module; compiled ones are not seen
         self.version: Optional[Version] = None  # when the step began
-        self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
+        self.local = threading.local()  # .ranges: for each open NVTX range of this thread, whether it is a step
         self.observer = self._observer()
         self.handles += self.observer.follow_checkpoints()
         self._watch_calls()
@@ -93,7 +93,7 @@ class Watcher(Labels):
         return int(CUDA.mem_get_info()[0] + CUDA.memory_reserved() - CUDA.memory_allocated())
 
     def attach(self) -> None:
-        """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
+        """Attaches to the allocator, which exists once CUDA is initialized. Never fails, since PyTorch's initialization calls this."""
         try:
             for device in range(torch.cuda.device_count()):
                 card = torch.cuda.get_device_properties(device)
@@ -106,7 +106,7 @@ class Watcher(Labels):
             fall_back(str(error))
 
     def _find(self, segment: Any) -> None:
-        """Notes a segment that was there before."""
+        """Notes a segment that existed before."""
         device, stream = segment["device"], segment["stream"]
         self.library.memtrace_torch_found_segment(device, segment["address"], segment["total_size"], stream,
                                                   segment.get("is_expandable", False))
@@ -127,7 +127,7 @@ class Watcher(Labels):
     def close(self, outcome: int = 0) -> None:
         try:
             self._describe_end(outcome)
-        except Exception as error:  # the trace is closed all the same
+        except Exception as error:  # the trace is closed anyway
             tell(f"growing memory and its holders are unknown: {error!r}")
         super().close(outcome)
 
@@ -138,7 +138,7 @@ class Watcher(Labels):
             self.observer.end_out_of_memory(self.error)
 
     def _store_other_cards(self) -> None:
-        """Stores what a rank has allocated on cards that are not its own, and who holds it."""
+        """Stores a rank's allocations on other ranks' cards, and their holders."""
         if not CUDA.is_initialized() or not any(name in os.environ for name in RANKS):
             return
         own = torch.cuda.current_device()
@@ -149,14 +149,14 @@ class Watcher(Labels):
                 self.observer.note_card(device)
 
     def _store_growths(self, outcome: int) -> None:
-        """Stores the loops whose memory grew. How many iterations they have is known if the program did not fail in one."""
+        """Stores the loops whose memory grew. The number of iterations is known if the program did not fail in one."""
         for growth in self.observer.iterations.growths.values():
             self.caveat("growth", growth.phase, growth.file, growth.line, growth.full_at, None if outcome else growth.loop.count,
                         growth.size)
 
     def caveat(self, kind: str, name: str, file: str = "", line: int = 0, count: Optional[int] = None, total: Optional[int] = None,
                size: Optional[int] = None, value: float = math.nan) -> None:
-        """Stores a fact that makes the figures less than complete or certain, in place of an earlier one of the same place."""
+        """Stores a fact that makes the figures incomplete or uncertain. It replaces an earlier fact about the same place."""
         numbers = (-1 if number is None else number for number in (count, total, size))
         self.library.memtrace_torch_caveat(kind.encode(), name.encode(), os.fsencode(file), line, *numbers, value)
 
@@ -165,7 +165,7 @@ class Watcher(Labels):
     def _begin_forward(self, module: torch.nn.Module) -> None:
         self.observer.begin_forward(module)
         if self.in_step and self.ran_backward and not self.has_own_steps and (self._was_updated() or self._updates_itself()):
-            self._end_own_step()  # the program has updated its parameters by itself, or in compiled code
+            self._end_own_step()  # the program has updated its parameters in its own or compiled code
         if not self.in_step and not self.has_own_steps and module.training:
             self.in_step, self.ran_backward, self.begins_at_forward = True, False, True
             self.version = Version.of(module)
@@ -185,21 +185,21 @@ class Watcher(Labels):
         super()._after_optimizer(optimizer)
         self.has_optimizer = self.sees_updates = True
         if self.updates:
-            return  # it is a part of another, as with ZeroRedundancyOptimizer
-        self._phase("forward", self.data)  # what comes next is the data of the next step
+            return  # it is part of another one, as in ZeroRedundancyOptimizer
+        self._phase("forward", self.data)  # next is the loading of the next step's data
         if self.has_own_steps:
             return
         is_unseen = not self.in_step and not self.begins_at_forward
         self._end_own_step()
         if is_unseen:
-            self.begin_step()  # forward is compiled with what calls it
+            self.begin_step()  # forward is compiled together with its caller
 
     def _end_own_step(self) -> None:
         self.in_step = False
         self.end_step()
 
     def _was_updated(self) -> bool:
-        """True if a parameter has changed since the step began, by an optimizer that is compiled. Labels the state of optimizers."""
+        """True if a compiled optimizer has changed a parameter since the step began. Labels the state of optimizers."""
         if self.sees_updates or self.version is None or not self.version.has_changed():
             return False
         if self.unseen is None:
@@ -209,8 +209,8 @@ class Watcher(Labels):
         return True
 
     def _updates_itself(self) -> bool:
-        """True if the program has no optimizer of PyTorch's, whose steps would end the steps of training."""
-        if self.has_optimizer is None:  # looked for once, since it takes long
+        """True if the program has no PyTorch optimizer, whose steps would end the training steps."""
+        if self.has_optimizer is None:  # searched once, since it takes long
             self.has_optimizer = bool(optimizers())
         return not self.has_optimizer
 
@@ -221,7 +221,7 @@ class Watcher(Labels):
             self.begin_step()
 
     def _begin_range(self, original: Any, *given: Any, **named: Any) -> Any:
-        """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""
+        """Begins a step with a range of torch.cuda.nvtx whose name has the user's prefix."""
         name = given[0] if given else named.get("msg")
         is_step = str(name).startswith(self.step_prefix or "")
         ranges = self.local.__dict__.setdefault("ranges", [])
@@ -243,7 +243,7 @@ def optimizers() -> list[Any]:
 
 
 def fall_back(reason: str) -> None:
-    """Has PyTorch keep its memory history instead, for `memtrace record` to import, and says why."""
+    """Makes PyTorch record its memory history instead, for `memtrace record` to import, and prints the reason."""
     if settings().answers is None or not has("memory history"):
         tell(f"{reason}; nothing is recorded")
         return
@@ -253,21 +253,21 @@ def fall_back(reason: str) -> None:
 
 
 def keep_history() -> None:
-    """Writes PyTorch's memory history beside the trace, if CUDA was used."""
+    """Writes PyTorch's memory history next to the trace, if CUDA was used."""
     if not CUDA.is_initialized():
         return
     path = f"{trace_of_rank()}-{os.getpid()}.pickle"
     try:
         CUDA.memory._dump_snapshot(path)
         tell(path, "history")
-    except Exception as error:  # the program is over, and not to end otherwise for this
+    except Exception as error:  # the program is over, and its outcome must not change
         tell(f"PyTorch's memory history can't be written: {error}")
 
 
 def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None,
           with_stacks: bool = True) -> Optional[Watcher]:
-    """Begins to watch, with or without call stacks and operators. Returns None where PyTorch has no CUDA. Fails with
-    RuntimeError if the trace can't be written, and with abi.NotUnderstood for a PyTorch whose headers are not understood."""
+    """Begins to watch, with or without call stacks and operators. Returns None if PyTorch has no CUDA. Fails with RuntimeError if
+    the trace can't be written, and with abi.NotUnderstood for a PyTorch with unsupported headers."""
     global watcher
     if torch.version.cuda is None:
         return None
@@ -287,7 +287,7 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
 
 
 def begin_ours() -> None:
-    """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
+    """Replaces PyTorch's allocator by memtrace's, with the same labels."""
     global watcher
     if settings().device != -1:
         tell("memtrace's allocator counts every GPU, not only the one that was asked for")
@@ -298,7 +298,7 @@ def begin_ours() -> None:
 
 
 def begin_recorded() -> None:
-    """Begins as `memtrace record` asks."""
+    """Begins with the settings of `memtrace record`."""
     if settings().kernels and torch.version.cuda is not None:
         tell("kernels are recorded, so PyTorch's allocator is not watched")
         return
@@ -313,7 +313,7 @@ def begin_recorded() -> None:
 
 
 def end(outcome: int = 0) -> None:
-    """Ends the traces as Allocator.close does, and removes all hooks."""
+    """Ends the traces like Allocator.close, and removes all hooks."""
     global watcher
     if watcher is not None:
         stacks.end(watcher.library)

@@ -1,7 +1,7 @@
 """Copies of the trained weights that stay on the card between steps: an average of the weights (EMA), or the best state so far.
 
-A copy is found by shape: a variable, an attribute or a module that the program does not call, with tensors of the shapes of the
-weights that optimizers update. The tensors may be other ones after each step.
+A copy is found by shape: a variable, an attribute or an uncalled module, with tensors of the shapes of the weights that optimizers
+update. The tensors may be new ones after each step.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .live_objects import objects_of
 from .spread import local_of
 
 Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # returns the tensors with the shapes of trained weights
-LEAST_SHARE = 2  # this part of the bytes of the trained weights makes a copy of them
+LEAST_SHARE = 2  # tensors with 1/LEAST_SHARE of the bytes of the trained weights are a copy
 
 
 def weight_copies(called: Collection[Any], frames: list[Any]) -> Iterator[Holder]:
