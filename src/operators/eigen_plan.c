@@ -58,7 +58,8 @@ static void find_eigenvalues(struct mt_operator_plan *plan, const struct mt_oper
     if (has_vectors)
         mt_inner_output(plan, VECTORS);
     mt_inner_output(plan, VALUES);
-    const int real_values = is_complex ? -1 : mt_inner_take(plan, value_bytes), copy = a.n == 1 ? -1 : mt_inner_take_like(plan, input),
+    const int real_values = is_complex ? -1 : mt_inner_take(plan, value_bytes),
+              copy = a.n == 1 ? -1 : mt_inner_take_like(plan, input),
               real_vectors = is_complex || !has_vectors ? -1 : mt_inner_take_like(plan, input);
     mt_inner_use(plan, mt_solver_eigenvalues_bytes(a.n, a.item_bytes, is_complex));
     mt_inner_give(plan, copy);
