@@ -464,7 +464,7 @@ while True:
 
 
 def test_a_leak_in_a_function_s_own_loader_is_reported(dry):
-    said = dry.run(NET + """
+    said = dry.run(NET + EVALUATE + """
 def main():
     kept = []
     for (x,) in data(100, 64):
@@ -538,6 +538,20 @@ for width in (512, 1024, 2048, 8192):
 print("begin", begin[1] > 0, set(begin[1:]) == {begin[1]})
 """)
     assert "begin True True" in said.stdout
+
+
+def test_a_variable_that_is_set_behind_a_loop_that_was_left_frees_its_value(dry):
+    said = dry.run(NET + EVALUATE + """
+def main():
+    kept = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    for _ in range(100):
+        train(torch.randn(8, 256))
+    kept = None
+    print("live", torch.cuda.memory_allocated() >> 20)
+    evaluate(data(3, 8))
+main()
+""")
+    assert int(said.stdout.split()[1]) < 256, said.stdout
 
 
 def test_a_sweep_ends_once_it_repeats_itself_and_says_so(dry):

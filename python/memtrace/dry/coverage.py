@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
+from ..recording.holder_names import variables_of
 from .places import Place, frames_of_user, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
@@ -114,7 +115,7 @@ def names_of(node: ast.expr) -> list[str]:
 
 def value_of(names: list[str], frame: Any) -> Any:
     """Returns what the names stand for in a frame, without running code of the program's; None if that is not known."""
-    value = frame.f_locals.get(names[0], frame.f_globals.get(names[0]))
+    value = dict(variables_of(frame)).get(names[0], frame.f_globals.get(names[0]))
     for name in names[1:]:
         fields = getattr(value, "__dict__", {})
         modules = fields.get("_modules")

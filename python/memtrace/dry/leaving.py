@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import ctypes
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any, Optional, Union
 
 import torch
 
+from ..recording.holder_names import variables_of
 from .coverage import Call, scope_of
 from .places import Place, frames_of_user
 
@@ -21,6 +23,8 @@ LOOPS = (ast.For, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # loops that can't be left
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 MADE = (torch.nn.Module, torch.optim.Optimizer)
+TraceFunction = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int, ctypes.c_void_p)  # Py_tracefunc
+LINE, RETURN = 2, 3  # events that Python's trace functions get
 MOST_LEFT = 2  # times that one loop is left before the loop around it is
 
 Loop = Union[ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp]
@@ -58,7 +62,7 @@ def makes_model(nodes: ast.AST, frame: Any) -> bool:
     """True if code of a frame's function assigns a model or an optimizer to a variable."""
     names = {name.id for node in ast.walk(nodes) if isinstance(node, ast.Assign)
              for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-    return any(isinstance(frame.f_locals.get(name), MADE) for name in names)
+    return any(name in names and isinstance(value, MADE) for name, value in variables_of(frame))
 
 
 def unfinished_sweeps() -> Iterator[Call]:
@@ -97,18 +101,24 @@ class Leaver:
 
 
 def jump_at(frame: Any, head: int, behind: int) -> None:
-    """Continues behind a loop once a frame comes to the loop's head. Nothing keeps the frame, and with it a model, after that."""
-    def trace(frame: Any, event: str, given: Any) -> Any:
-        is_head = event == "line" and frame.f_lineno == head
+    """Continues behind a loop once a frame comes to the loop's head. Nothing keeps the frame, and with it a model, after that. A trace
+    function of Python would: before Python 3.13 it leaves the frame a dict with all its variables, which keeps what they refer to."""
+    def trace(given: Any, now: Any, event: int, result: Any) -> int:
+        nonlocal frame
+        is_head = now is frame and event == LINE and now.f_lineno == head
         if is_head:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of variables that the skipped lines would have set
-                frame.f_lineno = behind
-        if not is_head and event != "return":
-            return trace
-        frame.f_trace = None
-        sys.settrace(None)
-        return None  # a function would become the frame's again
+                now.f_lineno = behind
+        if is_head or (now is frame and event == RETURN):
+            now.f_trace = frame = None
+            sys.settrace(None)
+        return 0
 
-    frame.f_trace = trace
-    sys.settrace(lambda *event: None)
+    function = TraceFunction(trace)
+    frame.f_trace = ignore  # without one, a line can't be set
+    ctypes.pythonapi.PyEval_SetTrace(function, ctypes.py_object(function))
+
+
+def ignore(*event: Any) -> None:
+    """Does nothing."""
