@@ -335,3 +335,36 @@ for _ in range(6):
     assert all(one["holder"]["kind"] == "copy" for one in copies.values())
     written = next(one for one in said["findings"] if one["pattern"] == "dead write")
     assert written["holder"]["name"] == "best"  # its blocks at the peak are of another step than those that were named
+    kept = {row["role"]: row["requested_bytes"] for row in answer(dry, "peak")["rows"]}["kept"]
+    assert kept == (3 * 2 + 1) * 1025 * 4096  # and called[2], which no call labels
+    labelled = dict(dry.rows("SELECT span.path, count(*) FROM event JOIN label ON label.id = event.label JOIN span ON span.id = label.span"
+                             " WHERE event.kind = 10 AND label.role = 'kept' GROUP BY span.path"))
+    assert labelled["EMA of Sequential"] == 8 and labelled["copy of Sequential"] >= 3 * 4  # of each state that is stored
+
+
+def test_an_average_inside_of_the_trained_module_is_named_and_a_target_that_is_called_is_not(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import copy
+import torch
+from torch import nn
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.online = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
+        self.average = copy.deepcopy(self.online).requires_grad_(False)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+    def forward(self, x):
+        return (self.online(x) - self.target(x)).pow(2).mean()
+net = Learner().cuda()
+optimizer = torch.optim.SGD(net.online.parameters(), 0.1)
+for _ in range(6):
+    net(torch.randn(64, 1024, device="cuda")).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        for old, new in zip(net.average.parameters(), net.online.parameters()):
+            old.lerp_(new, 0.01)
+""")
+    copies = [one["holder"] for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"]
+    assert [(one["name"], one["owner"], one["line"]) for one in copies] == [("self.average", "Learner", 9)]

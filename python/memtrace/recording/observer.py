@@ -26,6 +26,7 @@ MOST_SEARCHES = 8  # in a run
 MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 64  # of one holder, the largest
 KEPT_FROM, KEPT_TO = 2, 3  # tensors that exist when both of these steps begin are kept ones, whose holders are named
+COPIES_AT = (KEPT_FROM, KEPT_TO)  # steps that look for copies of the weights: before the peak, and for copies that a later step made
 LEAST_SHARE = 100  # 1/LEAST_SHARE of the growth, or of the live bytes out of memory, is enough to store a holder
 
 
@@ -42,7 +43,6 @@ class Observer:
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
-        self.called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # outermost modules, until their copies are searched
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
 
@@ -50,8 +50,6 @@ class Observer:
         """Notes the call of an outermost module."""
         self.phases.begin_forward(module)
         self._search_traceback()
-        if self.steps is None or self.steps.count < KEPT_TO:
-            self.called.add(module)
         loop = self.iterations.begin(module, self.phases.now)
         if self.searches > 0:
             self._search(loop)
@@ -74,16 +72,27 @@ class Observer:
 
     def _search_kept(self, step: int) -> None:
         """Stores the holders of tensors that live through a step, such as a checkpoint, and of copies of the weights."""
+        frames = frames_from(caller())
+        copies = self._label_copies(frames) if step in COPIES_AT else {}
         if step == KEPT_FROM:
             self.kept = [weakref.ref(tensor) for tensor in holders.tensors_to_name()]
         elif step == KEPT_TO:
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
             least = self.library.memtrace_torch_live() // LEAST_SHARE
-            frames = frames_from(caller())
-            copies = {one.key: one for one in weight_copies(self.called, frames) if one.key not in self.loaded}
             for holder in {**holders.census(frames, tensors), **copies}.values():
                 if holder.size >= least:
                     self._store_one(holder, holder.size, None)
+
+    def _label_copies(self, frames: list[Any]) -> dict[tuple[str, str, str], Holder]:
+        """Returns the holders of copies of the weights by name, and gives the copies a role of their own."""
+        found = [one for one in weight_copies(self._is_called, frames) if one.holder.key not in self.loaded]
+        for copy in found:
+            for address in copy.holder.blocks:
+                self.library.memtrace_torch_copy_of_weights(address, copy.name.encode())
+        return {one.holder.key: one.holder for one in found}
+
+    def _is_called(self, module: torch.nn.Module) -> bool:
+        return bool(self.library.memtrace_torch_module_is_called(id(module)))
 
     def _search_traceback(self) -> None:
         """Stores the memory kept by an out-of-memory error's traceback, if the program calls its model while it handles the error."""

@@ -5,12 +5,13 @@ update. The tensors may be new ones after each step.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from .holder_names import Holder, Names
+from .holder_names import Holder, Names, attribute_of
 from .holders import census, unknown_tensors
 from .labels import start_of
 from .live_objects import objects_of
@@ -18,11 +19,27 @@ from .spread import local_of
 
 Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # returns the tensors with the shapes of trained weights
 LEAST_SHARE = 2  # tensors with 1/LEAST_SHARE of the bytes of the trained weights are a copy
+AVERAGES = re.compile(r"(?i)(^|[^a-z])ema|averag|shadow|(^|[^a-z])swa")  # in the name of an average of the weights
 
 
-def weight_copies(called: Collection[Any], frames: list[Any]) -> Iterator[Holder]:
-    """Yields the holders of copies. `called` are the modules that the program calls: another model with the same shapes, such as a
-    teacher, is none."""
+class Copy(NamedTuple):
+    """A copy of the weights."""
+
+    holder: Holder
+    name: str  # "EMA of Net", "copy of Net"
+
+
+class Idle(NamedTuple):
+    """A module that the program neither trains nor calls."""
+
+    module: torch.nn.Module
+    parent: Any  # None: it is in no other module
+    name: str  # in its parent
+
+
+def weight_copies(is_called: Callable[[Any], bool], frames: list[Any]) -> Iterator[Copy]:
+    """Yields the copies of the trained weights. `is_called` returns true for a module that the program calls: another model
+    with the same shapes, such as a teacher, is no copy."""
     tensors, modules, optimizers = objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
     trained = [one for optimizer in optimizers for group in optimizer.param_groups
                for one in group["params"] if start_of(one)]
@@ -34,27 +51,58 @@ def weight_copies(called: Collection[Any], frames: list[Any]) -> Iterator[Holder
 
     if not trained:
         return
-    unknown = unknown_tensors(tensors, modules, optimizers)
-    for holder in (*census(frames, alike(unknown)).values(), *copied_modules(modules, called, addresses, frames, alike)):
+    model = name_of_model(modules, trained[0])
+    for holder in (*census(frames, alike(unknown_tensors(tensors, modules, optimizers))).values(),
+                   *copied_modules(modules, addresses, is_called, frames, alike)):
         if holder.size >= least and not holder.has_graph:
             holder.is_copy = True
             holder.references.clear()  # so that a later census does not find them
-            yield holder
+            kind = "EMA" if AVERAGES.search(f"{holder.name} {holder.owner}") else "copy"
+            yield Copy(holder, f"{kind} of {model}")
 
 
-def copied_modules(modules: list[Any], called: Collection[Any], addresses: set[int], frames: list[Any],
-                   alike: Alike) -> Iterator[Holder]:
-    """Yields the holders of those `modules` that the program neither trains nor calls, with their tensors that `alike` returns. `addresses`
-    are of the trained weights."""
+def outermost(modules: list[Any]) -> Iterator[Any]:
+    """Yields the modules that are in no other one."""
     inner = {id(child) for module in modules for child in module.children()}
-    for root in modules:
-        tensors = [*root.parameters(), *root.buffers()] if id(root) not in inner else []
-        is_trained = any(start_of(one) in addresses for one in tensors)
-        if is_trained or not alike(tensors) or any(one in called for one in root.modules()):
-            continue
-        holder = Names([root], frames).name(root)
-        if holder is not None:
-            for tensor in alike(tensors):
+    yield from (module for module in modules if id(module) not in inner)
+
+
+def name_of_model(modules: list[Any], parameter: torch.Tensor) -> str:
+    """Returns the class of the outermost module that has a parameter."""
+    return next((type(root).__name__ for root in outermost(modules) if any(one is parameter for one in root.parameters())),
+                "the weights")
+
+
+def copied_modules(modules: list[Any], addresses: set[int], is_called: Callable[[Any], bool], frames: list[Any],
+                   alike: Alike) -> Iterator[Holder]:
+    """Yields the holders of modules that the program neither trains nor calls, with their tensors that `alike` returns. `addresses`
+    are of the trained weights."""
+    for root in outermost(modules):
+        for idle in idle_modules(Idle(root, None, ""), addresses, is_called):
+            tensors = alike([*idle.module.parameters(), *idle.module.buffers()])
+            holder = holder_of(idle, frames) if tensors else None
+            if holder is None:
+                continue
+            for tensor in tensors:
                 holder.blocks[start_of(tensor)] = local_of(tensor).untyped_storage().nbytes()
                 holder.devices[start_of(tensor)] = tensor.device.index or 0
             yield holder
+
+
+def idle_modules(one: Idle, addresses: set[int], is_called: Callable[[Any], bool]) -> Iterator[Idle]:
+    """Yields a module that, with all inside of it, is neither trained nor called; of a trained module, yields such modules inside of it.
+    Calls inside of compiled code are not seen, so a module whose children are never called has none."""
+    module = one.module
+    is_trained = any(start_of(tensor) in addresses for tensor in (*module.parameters(), *module.buffers()))
+    if not is_trained and not any(map(is_called, module.modules())):
+        yield one
+    elif is_trained and any(map(is_called, module.children())):
+        for name, child in module.named_children():
+            yield from idle_modules(Idle(child, module, name), addresses, is_called)
+
+
+def holder_of(idle: Idle, frames: list[Any]) -> Any:
+    """Returns the variable or attribute that has a module; None: there is none."""
+    if idle.parent is not None:
+        return attribute_of(idle.parent, idle.name)
+    return Names([idle.module], frames).name(idle.module)

@@ -210,6 +210,10 @@ void memtrace_torch_keep(void);
 /* Gives the block at `ptr` another span and category. MT_USAGE (2) if no block begins there. */
 int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 
+/* Gives the block at `ptr`, if there is one, the role kept and a span of that name ("EMA of Net"). Blocks of our allocator with the same
+ * label, such as the same copy after the next step, get the role and the span when memtrace_torch_keep finds them. */
+void memtrace_torch_copy_of_weights(const void *ptr, const char *name);
+
 /* Stores a number for the current step ("loss") in all traces. */
 void memtrace_torch_measure(const char *name, double value);
 
@@ -284,6 +288,9 @@ PyObject *memtrace_torch_gradient_hook(uint32_t span, int category);
 /* Set and remove the span and category of a module, by the address of its Python object. */
 void memtrace_torch_module(uint64_t module, uint32_t span, int category);
 void memtrace_torch_module_end(uint64_t module);
+
+/* True (1) if a module that has a place was called since it got the place. Calls in compiled code do not count. */
+int memtrace_torch_module_is_called(uint64_t module);
 
 /* Labels backward by the sequence numbers of autograd's nodes, from now on and for nodes that this thread creates.
  * `number_at` and `thread_at` are the offsets of a node's number and of its thread's number; `thread` is this thread's

@@ -151,15 +151,27 @@ int memtrace_torch_category_now(void)
     return label_now().category;
 }
 
-bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
+/* Has a function give the block at an address another label, in the memory of each card. True if one has the block. */
+static bool relabel(bool (*relabel_in)(struct mt_torch_memory *, mt_addr, const struct mt_torch_label *),
+                    uint64_t address, uint32_t span, mt_category category)
 {
     bool is_found = false;
     struct mt_torch_memory *memory;
-    const struct mt_torch_label label = {
-        .span = span, .category = mt_torch_known(category), .phase = mt_torch_label_now().phase};
+    const struct mt_torch_label label = {.span = span, .category = category, .phase = mt_torch_label_now().phase};
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        is_found |= mt_torch_memory_relabel(memory, address, &label);
+        is_found |= relabel_in(memory, address, &label);
     return is_found;
+}
+
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
+{
+    return relabel(mt_torch_memory_relabel, address, span, mt_torch_known(category));
+}
+
+void memtrace_torch_copy_of_weights(const void *ptr, const char *name)
+{
+    const uint32_t span = memtrace_torch_span(0, name, MT_TORCH_COPY);
+    (void)relabel(mt_torch_memory_relabel_alike, address_of(ptr), span, MT_CATEGORY_PARAM);
 }
 
 void memtrace_torch_keep(void)

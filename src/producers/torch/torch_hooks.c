@@ -13,13 +13,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { CATEGORY_BITS = 8 };
+enum { CATEGORY_BITS = 8, CALLED_BIT = 63 };
 
 /* ---- modules ---- */
 
 /* Modules by the address of their object, and the functions that are called for new and outermost modules. */
 static struct modules {
-    struct mt_number_map places; /* span << CATEGORY_BITS | category */
+    struct mt_number_map places; /* was called << CALLED_BIT | span << CATEGORY_BITS | category */
     bool is_created;
     PyObject *on_new, *on_outermost; /* on_new is None if new modules get no span */
     uint32_t watchers;               /* that have begun and not ended */
@@ -47,6 +47,12 @@ void memtrace_torch_module_end(uint64_t module)
         (void)mt_number_map_take(&modules.places, module, &place);
 }
 
+int memtrace_torch_module_is_called(uint64_t module)
+{
+    uint64_t place = 0;
+    return modules.is_created && mt_number_map_get(&modules.places, module, &place) && place >> CALLED_BIT;
+}
+
 /* Finds the place of a module, its span and category. Calls on_new on the module's first call. False if it has no
  * place. */
 static bool find_place(PyObject *module, uint64_t *out)
@@ -67,6 +73,8 @@ static PyObject *call_module(PyObject *call, PyObject *const *arguments, size_t 
     uint64_t place;
     if (count << 1 == 0 || !find_place(arguments[0], &place)) /* the highest bit is a flag */
         return mt_python.run_function(call, arguments, count, names);
+    if (!(place >> CALLED_BIT))
+        mt_number_map_put(&modules.places, (uint64_t)(uintptr_t)arguments[0], place | UINT64_C(1) << CALLED_BIT);
     const bool is_outermost = mt_thread_spans_depth(mt_torch_spans()) == 0;
     if (is_outermost && !mt_python_watch(modules.on_outermost, arguments[0]))
         return NULL;

@@ -214,6 +214,8 @@ static mt_role role_of(const struct mt_torch_label *label, const char *kind)
 {
     if (atomic_load_explicit(&workspaces, memory_order_relaxed) >> label->category & 1)
         return MT_ROLE_WORKSPACE;
+    if (strcmp(kind, MT_TORCH_COPY) == 0)
+        return MT_ROLE_KEPT;
     switch (label->category) {
     case MT_CATEGORY_PARAM:
         return MT_ROLE_PARAMETER;

@@ -5,6 +5,7 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "run/process_trace.h"
 
@@ -14,6 +15,7 @@
 #include <string.h>
 
 enum { NUMBER_TEXT = 16 };
+enum { BEFORE_LAST, LAST, NOW }; /* of a memory's newest blocks */
 
 /* Invariant: `card` is there if the run has an allocator. */
 struct mt_torch_memory {
@@ -21,8 +23,10 @@ struct mt_torch_memory {
     struct mt_live_run *run;
     struct mt_torch_names *names;
     struct mt_private_pools pools;
-    uint64_t newest[2];  /* sequences of the newest blocks before the last two calls of a model */
+    uint64_t newest[3];  /* sequences of the newest blocks at calls of a model: the last two before, and this one */
     struct mt_lock lock; /* guards the rest */
+    struct mt_number_map
+        alike; /* from a label to the label << 32 | span that blocks with it get at the next call of a model */
     struct mt_number_map
         labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
     struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
@@ -68,6 +72,7 @@ static struct mt_torch_memory *create(struct mt_torch_names *names)
     memory->names = names;
     mt_lock_create(&memory->lock, MT_RANK_MEMORY);
     mt_lock_create(&memory->pools.lock, MT_RANK_LEAF);
+    mt_number_map_create(&memory->alike);
     mt_number_map_create(&memory->labels);
     mt_number_map_create(&memory->spans);
     mt_number_map_create(&memory->stacks);
@@ -109,6 +114,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     (void)mt_live_run_close(memory->run, MT_RUN_FAILED); /* its trace has ended, if there was one */
     mt_torch_card_close(memory->card);
     mt_private_pools_release(&memory->pools);
+    mt_number_map_release(&memory->alike);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
     mt_number_map_release(&memory->stacks);
@@ -240,7 +246,8 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
     return true;
 }
 
-/* Returns the number of a label with the dtype and shape of an old one, which stays the same tensor. */
+/* Returns the number of a label with the dtype and shape of an old one, which stays the same tensor, and of a kept tensor with the
+ * operator that computed it. */
 static mt_label_id with_shape_of(struct mt_torch_memory *memory, mt_label_id label, mt_label_id old)
 {
     const struct mt_sink *sink = mt_live_run_sink(memory->run);
@@ -250,6 +257,8 @@ static mt_label_id with_shape_of(struct mt_torch_memory *memory, mt_label_id lab
     struct mt_label made = *mt_interner_find_label(interner, label);
     made.dtype = shaped->dtype;
     made.dims = shaped->dims;
+    if (made.role == MT_ROLE_KEPT)
+        made.op = shaped->op;
     memcpy(made.shape, shaped->shape, sizeof made.shape);
     label = sink->intern_label(sink->context, &made);
     mt_lock_give(&memory->lock);
@@ -271,10 +280,24 @@ bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, co
     return mt_live_run_relabel(memory->run, address, made, (mt_span_id)numbers);
 }
 
-/* Returns the number of the label with the role of kept blocks, if the block seemed to be temporary. */
-static mt_label_id choose_kept(void *context, mt_label_id label)
+bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
-    struct mt_torch_memory *memory = context;
+    mt_label_id old, made;
+    const bool is_ours = memory->card != NULL && mt_live_run_label(memory->run, address, &old);
+    if (!mt_torch_memory_relabel(memory, address, label))
+        return false;
+    if (is_ours && mt_live_run_label(memory->run, address, &made) && made != old) {
+        const uint64_t numbers = label_of(memory, label);
+        mt_lock_take(&memory->lock);
+        mt_number_map_put(&memory->alike, old, (uint64_t)made << 32 | (mt_span_id)numbers);
+        mt_lock_give(&memory->lock);
+    }
+    return true;
+}
+
+/* Returns the label with the role of kept blocks, if the block seemed to be temporary. */
+static mt_label_id kept_label(struct mt_torch_memory *memory, mt_label_id label)
+{
     const struct mt_sink *sink = mt_live_run_sink(memory->run);
     struct mt_label kept = *mt_interner_find_label(mt_live_run_interner(memory->run), label);
     if (kept.role != MT_ROLE_TEMPORARY || kept.phase == MT_PHASE_OPTIMIZER || kept.phase == MT_PHASE_BACKWARD)
@@ -283,14 +306,28 @@ static mt_label_id choose_kept(void *context, mt_label_id label)
     return sink->intern_label(sink->context, &kept);
 }
 
+/* Returns the label that a block has from now on, and notes its sequence. */
+static struct mt_live_label choose_label(void *context, struct mt_live_label own, uint64_t sequence)
+{
+    struct mt_torch_memory *memory = context;
+    uint64_t numbers;
+    memory->newest[NOW] = mt_larger(memory->newest[NOW], sequence);
+    if (mt_number_map_get(&memory->alike, own.label, &numbers))
+        return (struct mt_live_label){(mt_label_id)(numbers >> 32), (mt_span_id)numbers};
+    if (sequence <= memory->newest[BEFORE_LAST])
+        own.label = kept_label(memory, own.label);
+    return own;
+}
+
 void mt_torch_memory_keep(struct mt_torch_memory *memory)
 {
     if (memory->card == NULL || mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run))
         return;
     mt_lock_take(&memory->lock);
-    const uint64_t until = memory->newest[0];
-    memory->newest[0] = memory->newest[1];
-    memory->newest[1] = mt_live_run_relabel_until(memory->run, until, choose_kept, memory);
+    memory->newest[NOW] = 0;
+    mt_live_run_relabel_all(memory->run, choose_label, memory);
+    memory->newest[BEFORE_LAST] = memory->newest[LAST];
+    memory->newest[LAST] = memory->newest[NOW];
     mt_lock_give(&memory->lock);
 }
 

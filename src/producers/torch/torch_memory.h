@@ -63,6 +63,10 @@ void mt_torch_memory_keep(struct mt_torch_memory *memory);
 /* Gives the block another label. False if no block begins at the address. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
+/* Does the same, and gives blocks of our allocator that have the block's old label the new one, too, when mt_torch_memory_keep finds
+ * them. */
+bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
+
 /* Returns the block of a watched allocator as a note: adds label and span to it. */
 struct mt_foreign_block mt_torch_memory_label(struct mt_torch_memory *memory, struct mt_foreign_block block,
                                               const struct mt_torch_label *label);
