@@ -1,12 +1,14 @@
 """Who holds memory that grows, loops without steps, and phases of the program, in dry runs of programs that keep too much."""
 import json
 import subprocess
+import sys
 
 import pytest
 import torch
 from test_dry_run import Dry
 
 from memtrace._library import find_program
+from memtrace.recording.iterations import Loop
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
@@ -368,3 +370,12 @@ for _ in range(6):
 """)
     copies = [one["holder"] for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"]
     assert [(one["name"], one["owner"], one["line"]) for one in copies] == [("self.average", "Learner", 9)]
+
+
+@pytest.mark.parametrize("rises, size", [([65, 2, 2, 2, 2], 2), ([1, 3, 1, 3, 2], 2), ([5], 5), ([1, 3], 1), ([], 0)])
+def test_growth_is_neither_the_first_workspace_nor_what_the_allocator_rounds(rises, size):
+    loop, live = Loop(sys._getframe()), 100
+    for rise in [0, *rises]:
+        live += rise
+        loop.visit(live)
+    assert loop.size == size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import statistics
 import sys
 import weakref
 from collections import deque
@@ -53,8 +52,11 @@ class Loop:
 
     @property
     def size(self) -> int:
-        """The bytes by which live memory grew in each of these iterations: the median, since the first may leave a workspace."""
-        return int(statistics.median_low(self._each() or [0]))
+        """The bytes by which live memory grew in each of these iterations: the mean without the largest and the least, since the first may
+        leave a workspace, and the allocator may round one request up and not the next."""
+        each = sorted(self._each())
+        middle = each[1:-1] or each[:1]
+        return sum(middle) // len(middle) if middle else 0
 
     @property
     def least_rise(self) -> int:
