@@ -86,7 +86,7 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
     static const struct hint_words variable = {
         .pytorch = "del the variable that holds it after its last use, such as logits after the loss"};
     static const struct hint_words unread = {
-        .change = "no step of the run reads it: remove it, or keep it on the host until it is needed"};
+        .change = "no step that ran reads it: copy it to the card when a step needs it, or remove it"};
     static const struct hint_words idle = {
         .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
     switch (hint) {

@@ -203,13 +203,31 @@ static mt_status add_in_backward(const struct mt_window *window, struct mt_progr
     return status;
 }
 
+/* True if DDP has buckets of gradients. */
+static bool has_buckets(const struct mt_window *window)
+{
+    const struct mt_advice_input *input = window->input;
+    for (size_t i = 0; i < input->block_count; i++)
+        if (is_gradient(window, i) && strcmp(input->labels[input->blocks[i].label].span, "buckets") == 0)
+            return true;
+    return false;
+}
+
+/* Returns why an optimizer can't update a parameter once its gradient is computed. */
+static mt_change_gap gap_of_updates(const struct mt_window *window)
+{
+    if (has_buckets(window))
+        return MT_GAP_BUCKETS;
+    return accumulates(window) ? MT_GAP_ACCUMULATED : MT_GAP_NONE;
+}
+
 static mt_status add_gradients(const struct mt_window *window, struct mt_program_changes *out)
 {
     mt_change_gap gap = has_gradients(window) ? MT_GAP_NONE : MT_GAP_NO_GRADIENTS;
     if (gap == MT_GAP_NONE && window->step_count == 0)
         gap = MT_GAP_NO_STEPS;
     out->gaps[MT_CHANGE_ZERO_GRAD] = gap;
-    out->gaps[MT_CHANGE_IN_BACKWARD] = gap == MT_GAP_NONE && accumulates(window) ? MT_GAP_ACCUMULATED : gap;
+    out->gaps[MT_CHANGE_IN_BACKWARD] = gap == MT_GAP_NONE ? gap_of_updates(window) : gap;
     if (gap == MT_GAP_NONE)
         MT_TRY(add_zero_grad(window, out));
     return out->gaps[MT_CHANGE_IN_BACKWARD] == MT_GAP_NONE ? add_in_backward(window, out) : MT_OK;
