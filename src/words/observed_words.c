@@ -170,6 +170,12 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
     } else if (observed->kind == MT_OBSERVED_WEIGHT_COPY) {
         mt_text_add(out, "A copy of the weights stays on the card between steps");
+    } else if (observed->kind == MT_OBSERVED_EVALUATION) {
+        mt_text_add(out, "Phase %s peaks at %s, higher than training", observed->phase, MT_SIZE(observed->bytes));
+        if (observed->taken_at[0] != '\0') {
+            mt_text_add(out, ", at ");
+            mt_text_add_visible(out, observed->taken_at);
+        }
     } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
         mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
         if (observed->taken_at[0] != '\0') {
@@ -222,6 +228,8 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_COPY_ON_HOST] =
             "keep it on the host: an average with AveragedModel(model, device=\"cpu\") or updated from "
             "parameter.cpu(), a stored state with value.cpu(); on the card, bf16 is half as large as fp32",
+        [MT_OBSERVED_CHANGE_EVAL_BATCH] = "run it under torch.no_grad() and with a smaller batch (of transformers' "
+                                          "Trainer, per_device_eval_batch_size)",
         [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
                                             "FSDP's first version, set auto_wrap_policy)",
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",

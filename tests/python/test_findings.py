@@ -328,3 +328,27 @@ else:
     assert found["whole"]["torch.func.jvp"]["bytes"] >= 32 * 64 * 64 * 256 * 4
     assert found["whole"]["torch.func.jvp"]["allocated_at"] == line_of(program, "result = vmap")
     assert "torch.func.jvp" not in found["product"]
+
+
+def test_a_validation_that_takes_more_than_training_is_found_and_one_that_takes_less_is_not(tmp_path):
+    program = """
+import sys, torch
+from torch import nn
+net = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def validate(batch):
+    net.eval()
+    with torch.no_grad():
+        for _ in range(4):
+            net(torch.randn(batch, 1024, device="cuda"))
+    net.train()
+for _ in range(4):
+    net(torch.randn(512, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+validate(int(sys.argv[1]))
+"""
+    found = by_change(advise(tmp_path, program, "16384"))["smaller evaluation batch"]
+    assert (found["detector"], found["program_phase"]) == ("peak outside training", "validate")
+    assert found["bytes"] >= 2 * 16384 * 4096 * 4 and found["allocated_at"] == line_of(program, "net(torch.randn(batch")
+    assert by_change(advise(tmp_path, program, "512")) == {}

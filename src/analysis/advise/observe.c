@@ -5,12 +5,14 @@
 #include "base/order.h"
 #include "trace/query/caveats.h"
 #include "trace/query/leaks.h"
+#include "trace/query/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { LEAST_GRADIENTS = 1 << 20 };
-enum { LEAST_PART = 20 }; /* a checkpoint counts if it is at least this part of its phase's peak */
+enum { LEAST_EXCESS = 5 }; /* evaluation counts if it takes this part more than training */
+enum { LEAST_PART = 20 };  /* a checkpoint counts if it is at least this part of its phase's peak */
 
 static bool is_phase(const char *name, mt_program_phase phase)
 {
@@ -262,6 +264,43 @@ static mt_status add_checkpoint(const struct mt_question *question, struct mt_ob
     return MT_OK;
 }
 
+/* Returns the phase that is reached by that name; NULL: there is none. */
+static const struct mt_program_phase_row *find_phase(const struct mt_observations *observations, mt_program_phase phase)
+{
+    for (size_t i = 0; i < observations->phase_count; i++)
+        if (is_phase(observations->phases[i].name, phase))
+            return &observations->phases[i];
+    return NULL;
+}
+
+/* True if a loop of a phase keeps more in each iteration, which explains the peak of the phase. */
+static bool has_growth(const struct mt_observations *observations, const char *phase)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].line > 0 && strcmp(observations->items[i].phase, phase) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a phase of evaluation that takes clearly more than training. */
+static mt_status add_evaluation(const struct mt_question *question, mt_program_phase phase, struct mt_observations *out)
+{
+    const struct mt_program_phase_row *train = find_phase(out, MT_PROGRAM_PHASE_TRAIN), *found = find_phase(out, phase);
+    if (train == NULL || found == NULL || found->bytes < train->bytes + train->bytes / LEAST_EXCESS ||
+        has_growth(out, found->name))
+        return MT_OK;
+    struct mt_observed observed = {.kind = MT_OBSERVED_EVALUATION,
+                                   .change = MT_OBSERVED_CHANGE_EVAL_BATCH,
+                                   .phase = found->name,
+                                   .bytes = found->bytes,
+                                   .full_at = -1,
+                                   .file = "",
+                                   .taken_at = ""};
+    MT_TRY(mt_trace_lines(question->trace, question->run, &found->event, 1, &observed.taken_at));
+    *MT_HOST_ADD(out->items, out->count) = observed;
+    return MT_OK;
+}
+
 mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out)
 {
     bool trains = false;
@@ -274,5 +313,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     add_traceback(out);
     add_copies(out);
     MT_TRY(add_checkpoint(question, out));
+    MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_VALIDATE, out));
+    MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_GENERATE, out));
     return mt_observations_add_peak(question, out);
 }

@@ -20,6 +20,7 @@
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
     X(NOT_UPDATED, "gradients not used")    /* of a module that no optimizer updates, such as a teacher */             \
     X(WEIGHT_COPY, "copy of the weights")   /* an average or a stored state, on the card between steps */              \
+    X(EVALUATION, "peak outside training")  /* validation or generation takes more than training, without growth */    \
     X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
     X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
     X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
@@ -47,6 +48,7 @@
     X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
     X(FREEZE, "freeze")                       /* no gradients for the module */                                        \
     X(COPY_ON_HOST, "copy on the host")       /* keep an average or a stored state there */                            \
+    X(EVAL_BATCH, "smaller evaluation batch") /* or one without gradients */                                           \
     X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
     X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
