@@ -152,7 +152,7 @@ static void check_label(const struct answer *answer, const struct whole *whole, 
         before = now;
     }
     size_t row = answer->leaks.row_of_label[label];
-    if (fell || grew == 0) {
+    if (fell || grew < mt_leak_least_growths(looked_at)) {
         assert_true(row == MT_NO_LEAK);
         return;
     }

@@ -352,3 +352,20 @@ validate(int(sys.argv[1]))
     assert (found["detector"], found["program_phase"]) == ("peak outside training", "validate")
     assert found["bytes"] >= 2 * 16384 * 4096 * 4 and found["allocated_at"] == line_of(program, "net(torch.randn(batch")
     assert by_change(advise(tmp_path, program, "512")) == {}
+
+
+def test_data_made_before_the_first_step_is_no_growth_of_the_data_that_replaces_it(tmp_path):
+    """A GAN: its two optimizers have two steps an iteration, so the first iteration's data is there at the end of two steps."""
+    answer = advise(tmp_path, """
+import torch
+from torch import nn
+g, d = nn.Linear(64, 1024).cuda(), nn.Linear(1024, 1).cuda()
+optimizers = [torch.optim.SGD(one.parameters(), 0.1) for one in (d, g)]
+for _ in range(5):
+    real, noise = torch.randn(1024, 1024, device="cuda"), torch.randn(1024, 64, device="cuda")
+    for optimizer, sign in zip(optimizers, (1, -1)):
+        optimizer.zero_grad()
+        (d(g(noise)).mean() * sign - d(real).mean()).backward()
+        optimizer.step()
+""", options=["--steps", "all"])
+    assert answer["observations"] == [] and all(one["pattern"] != "leak across steps" for one in answer["findings"])

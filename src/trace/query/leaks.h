@@ -2,13 +2,14 @@
  *
  * The same blocks should be live after each step: parameters, optimizer state, perhaps gradients. Blocks whose labels
  * differ only in the layer and the shape are one group. A group leaks if its live bytes never fall over the ends of the last
- * full steps, and are more at the last end than at the first. The first step does not count: its blocks may stay. A block
- * belongs to the group of its label at the last end, if it is live there.
+ * full steps, and rise at two ends or more; at one, if only two ends are compared. The first step does not count: its blocks may
+ * stay. A block belongs to the group of its label at the last end, if it is live there.
  *
  *   ends of steps    0    1    2    3    4
  *   Opt State        8    8    8    8    8   GiB    stays
  *   Loss             0    1    2    3    4   KiB    leaks 1 KiB a step
  *   Data             3    5    2    4    3   KiB    comes and goes
+ *   Data             0    0    1    1    1   KiB    replaces data that was made before the first step
  *
  * Ownership and threads: as trace.h. */
 #pragma once
@@ -20,6 +21,12 @@ enum {
     MT_LEAK_LEAST_ITERATIONS = 6, /* of a loop: a few forward passes in a row may be of as many models */
     MT_LEAK_MOST_ENDS = 8         /* number of last ends that are compared */
 };
+
+/* Returns at how many of so many ends the live bytes of a group rise at least if it leaks. */
+static inline uint64_t mt_leak_least_growths(size_t ends)
+{
+    return ends > 2 ? 2 : 1;
+}
 
 /* A group that leaks. Bytes are as requested: the rounding of a block depends on
  * the free block that it was cut from. Invariants: first_bytes < last_bytes; grew >= 1. */

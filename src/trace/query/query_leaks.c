@@ -195,7 +195,7 @@ static mt_status count_ends(struct mt_trace *trace, const struct mt_run *run, co
     return status;
 }
 
-/* Returns at how many ends the group has more than at the one before; 0 if it ever has less. */
+/* Returns at how many ends the group has more than at the one before; 0 if it ever has less, or if that are too few. */
 static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
 {
     uint64_t grew = 0;
@@ -206,7 +206,7 @@ static uint64_t count_growth(const struct groups *groups, size_t ends, size_t gr
             return 0;
         grew += after > before;
     }
-    return grew;
+    return grew >= mt_leak_least_growths(ends) ? grew : 0;
 }
 
 static struct mt_leak_row leak_row(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
