@@ -90,8 +90,8 @@ def copied_modules(modules: list[Any], addresses: set[int], is_called: Callable[
 
 
 def idle_modules(one: Idle, addresses: set[int], is_called: Callable[[Any], bool]) -> Iterator[Idle]:
-    """Yields a module that, with all inside of it, is neither trained nor called; of a trained module, yields such modules inside of it.
-    Calls inside of compiled code are not seen, so a module whose children are never called has none."""
+    """Yields a module if nothing trains it, calls it or calls a module inside; otherwise looks at the modules inside of a trained one.
+    These count only if calls inside are seen, as they are not in compiled code."""
     module = one.module
     is_trained = any(start_of(tensor) in addresses for tensor in (*module.parameters(), *module.buffers()))
     if not is_trained and not any(map(is_called, module.modules())):
