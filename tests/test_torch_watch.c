@@ -324,6 +324,27 @@ static void an_operator_names_blocks_until_it_ends(void **state)
     assert_null(memtrace_torch_operator_now());
 }
 
+static void a_cast_inside_of_another_operator_is_not_the_program_s_own(void **state)
+{
+    static const char calls[4];
+    static const struct {
+        const char *names[4]; /* outermost first */
+        bool is_inner;
+    } cases[] = {{{"aten::linear", "aten::to", "aten::_to_copy", "aten::copy_"}, true},
+                 {{"aten::linear", "aten::_to_copy"}, true},
+                 {{"aten::to", "aten::_to_copy", "aten::copy_"}, false},
+                 {{"aten::_to_copy", "aten::copy_"}, false},
+                 {{"aten::linear", "aten::copy_"}, false},
+                 {{NULL}, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int j = 0; j < 4 && cases[i].names[j] != NULL; j++)
+            mt_torch_operator_begin(&calls[j], cases[i].names[j]);
+        assert_int_equal(mt_torch_operator_is_inner_cast(), cases[i].is_inner);
+        mt_torch_operator_end(&calls[0]);
+    }
+}
+
 static void operators_that_are_nested_too_deep_are_left_out(void **state)
 {
     static const char calls[1000];
@@ -405,6 +426,7 @@ int main(void)
         WATCHED(backward_is_of_the_module_that_made_the_node),
         WATCHED(a_node_of_long_ago_has_no_module),
         WATCHED(an_operator_names_blocks_until_it_ends),
+        WATCHED(a_cast_inside_of_another_operator_is_not_the_program_s_own),
         WATCHED(operators_that_are_nested_too_deep_are_left_out),
         WATCHED(a_block_of_backward_has_the_class_of_its_node),
         WATCHED(the_observer_pauses_once_for_a_backward),

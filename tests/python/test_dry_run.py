@@ -104,6 +104,19 @@ for make in (lambda p: adam(p, foreach=True), lambda p: adam(p, foreach=False), 
     assert momentum == 5120 + 512
 
 
+def test_weights_that_autocast_casts_have_a_role_of_their_own(dry):
+    dry.run("""
+        import torch
+        net = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(3)]).cuda()
+        x = torch.randn(4, 1024, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            y = net(x)
+        own = net[0].weight.bfloat16()
+        """)
+    cast = dry.rows("SELECT count(*), sum(requested_bytes), max(op), max(span), max(dtype) FROM block WHERE role = 'weight cast'")
+    assert cast == [(3, 3 * 1024 * 1024 * 2, "aten::_to_copy", "Sequential.2", "bf16")]
+
+
 def test_a_gradient_scaler_finds_what_was_not_computed_finite(dry):
     said = dry.run(MODEL + """
 net, scaler = model(), torch.amp.GradScaler("cuda")

@@ -44,6 +44,10 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
 /* Records that an operator read or wrote the block of our allocator at `address`. Ignores other addresses. */
 void memtrace_torch_use(int device, uint64_t address, int is_write);
 
+/* Records that an operator of the calling thread copies the block at `from` into the one at `to`, both of our allocator.
+ * A parameter that autocast copies has the role weight cast there. */
+void memtrace_torch_copied(int device, uint64_t to, uint64_t from);
+
 /* Stops recording uses on all cards, since kernels outside known operators may use any block. */
 void memtrace_torch_lose_uses(void);
 

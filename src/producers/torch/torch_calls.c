@@ -88,6 +88,13 @@ void memtrace_torch_use(int device, uint64_t address, int is_write)
         (void)mt_live_run_use(run, address, is_write ? MT_LIVE_WRITE : MT_LIVE_READ);
 }
 
+void memtrace_torch_copied(int device, uint64_t to, uint64_t from)
+{
+    struct mt_torch_memory *memory = mt_torch_is_child() ? NULL : mt_torch_memory_of(device);
+    if (memory != NULL && mt_torch_operator_is_inner_cast())
+        mt_torch_memory_cast(memory, to, from);
+}
+
 void memtrace_torch_lose_uses(void)
 {
     struct mt_live_run *run;

@@ -295,6 +295,33 @@ bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr addre
     return true;
 }
 
+/* Returns the label of a weight's cast, from the cast's own and the label of what it was cast from. */
+static mt_label_id cast_label(struct mt_torch_memory *memory, mt_label_id own, mt_label_id source)
+{
+    const struct mt_sink *sink = mt_live_run_sink(memory->run);
+    const struct mt_interner *interner = mt_live_run_interner(memory->run);
+    mt_lock_take(&memory->lock);
+    if (mt_interner_find_label(interner, source)->role == MT_ROLE_PARAMETER) {
+        struct mt_label made = *mt_interner_find_label(interner, own);
+        made.role = MT_ROLE_WEIGHT_CAST;
+        own = sink->intern_label(sink->context, &made);
+    }
+    mt_lock_give(&memory->lock);
+    return own;
+}
+
+void mt_torch_memory_cast(struct mt_torch_memory *memory, mt_addr to, mt_addr from)
+{
+    mt_label_id own, source;
+    if (memory->card == NULL || mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run) ||
+        !mt_live_run_label(memory->run, from, &source) || !mt_live_run_label(memory->run, to, &own))
+        return;
+    const struct mt_torch_label here = mt_torch_label_now();
+    const mt_label_id made = cast_label(memory, own, source);
+    if (made != own)
+        (void)mt_live_run_relabel(memory->run, to, made, (mt_span_id)label_of(memory, &here));
+}
+
 /* Returns the label with the role of kept blocks, if the block seemed to be temporary. */
 static mt_label_id kept_label(struct mt_torch_memory *memory, mt_label_id label)
 {

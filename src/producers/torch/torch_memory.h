@@ -67,6 +67,10 @@ bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, co
  * them. */
 bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
+/* Gives the block at `to`, which the thread now casts from the one at `from`, the role weight cast if `from` is a
+ * parameter. Only blocks of our allocator. */
+void mt_torch_memory_cast(struct mt_torch_memory *memory, mt_addr to, mt_addr from);
+
 /* Returns the block of a watched allocator as a note: adds label and span to it. */
 struct mt_foreign_block mt_torch_memory_label(struct mt_torch_memory *memory, struct mt_foreign_block block,
                                               const struct mt_torch_label *label);

@@ -59,6 +59,19 @@ static const char *operator_now(void)
     return operators.depth > 0 ? operators.open[operators.depth - 1].name : NULL;
 }
 
+/* A program's own conversion begins with the operator of a method: aten::to, or aten::_to_copy.
+ *
+ *   aten::linear ▶ aten::to ▶ aten::_to_copy ▶ aten::copy_     autocast's */
+bool mt_torch_operator_is_inner_cast(void)
+{
+    if (operators.depth == 0 || strcmp(operators.open[0].name, "aten::to") == 0)
+        return false;
+    for (uint32_t i = operators.depth; i > 1; i--)
+        if (strcmp(operators.open[i - 1].name, "aten::_to_copy") == 0)
+            return true;
+    return false;
+}
+
 /* ---- nodes of autograd ---- */
 
 enum { LONGEST_NAME = 128 };

@@ -28,6 +28,10 @@ void mt_torch_operator_observe(const struct mt_torch_observer *observer);
 /* Called when a phase begins. Pauses the observer in backward. */
 void mt_torch_operator_phase(mt_phase phase);
 
+/* True if the thread converts a tensor to another dtype inside of another operator, as autocast does with the arguments
+ * of a matrix product. False in backward, where the observer is paused. */
+bool mt_torch_operator_is_inner_cast(void);
+
 /* Returns the thread's label for a request of memory: mt_torch_label_here, plus its operator's number in
  * `names`. */
 struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names);

@@ -81,13 +81,13 @@ struct plan {
         bool is_read, is_written;
     };
     std::vector<access> arguments;
-    bool makes_results;
+    bool makes_results, copies;
 };
 
 plan plan_of(const FunctionSchema &schema)
 {
     const kind use = kind_of(schema);
-    plan made{{}, use != kind::NONE};
+    plan made{{}, use != kind::NONE, schema.name() == "aten::copy_"};
     for (const c10::Argument &argument : schema.arguments()) {
         const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
         const bool is_filled = is_written && (use == kind::FILLS || argument.is_out());
@@ -107,11 +107,24 @@ const plan &known_plan_of(const RecordFunction &function)
     return known.emplace(function.name(), schema.has_value() ? plan_of(*schema) : plan{}).first->second;
 }
 
+/* Returns the block of a tensor on a card; NULL if it has none. */
+const block *owner_of(const c10::TensorImpl &tensor)
+{
+    return tensor.device().type() == c10::DeviceType::CUDA && tensor.has_storage()
+               ? block_of(tensor.storage().unsafeGetStorageImpl())
+               : nullptr;
+}
+
+void note_copy(const Tensor &to, const Tensor &from)
+{
+    const block *target = owner_of(*to.unsafeGetTensorImpl()), *source = owner_of(*from.unsafeGetTensorImpl());
+    if (target != nullptr && source != nullptr && target->device == source->device)
+        memtrace_torch_copied(target->device, target->address, source->address);
+}
+
 void note_tensor(const c10::TensorImpl &tensor, bool is_write)
 {
-    if (tensor.device().type() != c10::DeviceType::CUDA || !tensor.has_storage())
-        return;
-    const block *owner = block_of(tensor.storage().unsafeGetStorageImpl());
+    const block *owner = owner_of(tensor);
     if (owner != nullptr)
         memtrace_torch_use(owner->device, owner->address, is_write);
 }
@@ -131,6 +144,8 @@ std::unique_ptr<at::ObserverContext> begin(const RecordFunction &function)
         if (plan.arguments[i].is_written)
             note(values[i], true);
     }
+    if (plan.copies && values[0].isTensor() && values[1].isTensor())
+        note_copy(values[0].toTensor(), values[1].toTensor());
     return nullptr;
 }
 
