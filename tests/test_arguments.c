@@ -98,7 +98,7 @@ static void what_is_said_names_what_could_be_meant(void **state)
         {"check --budget nope.json", "the budget can't be read: unable to open nope.json: No such file"},
         {"run --model sizes.txt", "; a file of sizes is given as FILE.json or ./FILE"},
         {"peak --trace 'my trace.db'", "; memtrace run --trace 'my trace.db' makes one"},
-        {"import memtrace.db", "it is a trace already: memtrace runs lists"},
+        {"import memtrace.db", "it is already a trace: memtrace runs lists"},
         {"run --device sim --data .", "no regular file"},
         {"run --device sim --data /dev/zero", "no regular file"},
         {"run --device sim --name ''", "--name"},

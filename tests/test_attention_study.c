@@ -438,7 +438,7 @@ static void what_can_not_be_run_is_refused(void **state)
         {"--seq ''", "--seq"},
         {"--attention flsh", "did you mean \"flash\""},
         {"--precision bf16,fp64", "fp64"},
-        {"--d 12", "flash attention takes heads of 16 to 128"},
+        {"--d 12", "flash attention supports heads of 16 to 128"},
         {"--heads 3", "3 heads do not divide d_model 16"},
         {"--repeat 0", "--repeat"},
         {"--batch 9000000000000000000", "batch"},

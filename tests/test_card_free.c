@@ -52,7 +52,7 @@ static void a_size_that_makes_no_sense_is_refused(void **state)
     (void)state;
     static const char *const cases[][2] = {
         {"sim:l4:free=30GiB", "30.00 GiB can't be free: sim:l4 has 22.03 GiB"},
-        {"sim:l4:free=236MiB", "236.00 MiB free leaves nothing: CUDA's context takes 236.00 MiB of sim:l4"},
+        {"sim:l4:free=236MiB", "236.00 MiB free leaves nothing: CUDA's context uses 236.00 MiB of sim:l4"},
         {"sim:l4:free=20GX", "\"20GX\" is not a size"},
         {"sim:l4:free=", "not a size"},
         {"sim:l4:free=0", "capacity above 0"},

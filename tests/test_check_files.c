@@ -123,7 +123,7 @@ static size_t count_elements(const char *text, const char *name)
 static void junit_is_xml_with_a_case_for_each_criterion(void **state)
 {
     (void)state;
-    record_leaky("names.db", 4);
+    record_leaky("names.db", 6);
     const struct said *said =
         MEMTRACE("check --trace names.db --no-leaks --max-allocated 1B --max-reserved 1TiB --junit junit.xml");
     assert_int_equal(said->code, MT_FAILED);

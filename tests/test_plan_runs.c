@@ -115,7 +115,7 @@ static void the_settings_say_that_a_run_follows_a_plan(void **unused)
     const struct said *said = MEMTRACE("diff --trace plan.db");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "plan: off → on");
-    assert_says(said->out, ": its plan took a segment of ");
+    assert_says(said->out, ": its plan reserved a segment of ");
     said = MEMTRACE("sql --trace plan.db --csv \"SELECT value > 1000 FROM measurement WHERE run = :run AND name = "
                     "'plan:planned_requests'\"");
     assert_says(said->out, "\n1");
