@@ -106,12 +106,12 @@ export function breakableText(text) {
         .split(/(?<=\w[.(])(?=\S)|(?<=^| )(?=--\w)|(?<=(?:^| )--[\w-]+)(?= |$)/)
         .flatMap((part, i) => [
             ...(i === 0 || part[0] === " " || part[0] === "-" ? [] : [make("wbr")]),
-            unbroken(part),
+            heldTogether(part),
         ]);
 }
 
 /** @param {string} part */
-function unbroken(part) {
+function heldTogether(part) {
     return part.startsWith("--") ? make("span", { class: "word" }, part) : part;
 }
 
