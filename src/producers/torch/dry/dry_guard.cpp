@@ -63,7 +63,7 @@ class guard final : public c10::impl::DeviceGuardImplInterface
     void setDevice(Device device) const override
     {
         TORCH_CHECK(device.index() < cards, "CUDA error: invalid device ordinal: ", int(device.index()),
-                    "; the simulated cards are 0 to ", cards - 1, "; --cards N simulates more");
+                    "; the simulated cards are 0 to ", cards - 1);
         uncheckedSetDevice(device);
     }
     void uncheckedSetDevice(Device device) const noexcept override
