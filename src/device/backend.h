@@ -100,6 +100,9 @@ struct mt_kernel_watch {
     uint64_t lost_kernels; /* that ran without a record, as of the last collect */
 };
 
+/* Creates a simulated device with a card's usable memory, and without a name. Copies the card. The caller closes it. */
+struct mt_device *mt_sim_create(const struct mt_card *card);
+
 /* Open a backend by the part of its spelling after the colon, or NULL. Sets the device's name, table and capacity. The
  * caller owns it. */
 mt_status mt_sim_open(const char *argument, struct mt_device **out);
