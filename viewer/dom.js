@@ -103,7 +103,7 @@ export function shortText(text) {
  */
 export function breakableText(text) {
     return text
-        .split(/(?<=\w[.(])(?=\S)|(?<=^| )(?=--\w)|(?<=(?:^| )--[\w-]+)(?= |$)/)
+        .split(/(?<=\w[.(])(?<!\d\.(?=\d))(?=\S)|(?<=^| )(?=--\w)|(?<=(?:^| )--[\w-]+)(?= |$)/)
         .flatMap((part, i) => [
             ...(i === 0 || part[0] === " " || part[0] === "-" ? [] : [make("wbr")]),
             heldTogether(part),
