@@ -342,7 +342,7 @@ for _ in range(6):
     labelled = dict(dry.rows("SELECT span.path, count(*) FROM event JOIN label ON label.id = event.label JOIN span ON span.id = label.span"
                              " WHERE event.kind = 10 AND label.role = 'kept' GROUP BY span.path"))
     assert labelled["EMA of Sequential"] == 8 + 2  # called[2] has the label that average had
-    assert labelled["copy of Sequential"] >= 3 * 4  # of each state that is stored
+    assert labelled["copy of Sequential"] >= 2 * 4  # of each state that is stored after the first search
 
 
 def test_an_average_inside_of_the_trained_module_is_named_and_a_target_that_is_called_is_not(tmp_path):
