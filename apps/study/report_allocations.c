@@ -154,7 +154,7 @@ static const struct {
 };
 enum { CATEGORY_COLUMNS = sizeof category_columns / sizeof category_columns[0] };
 
-/* The categories of two runs, those of the first run first. `autocast` is NULL if there is only fp32. */
+/* The categories of two runs, starting with the first run's. `autocast` is NULL if there is only fp32. */
 struct comparison {
     const struct mt_report_run *baseline, *autocast;
     struct category_pair *pairs;

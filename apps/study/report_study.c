@@ -45,7 +45,7 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            a->implementation == b->implementation && same_device;
 }
 
-/* True if the study records kernels of such runs on this device. On sim they are estimates, and those of full steps
+/* True if the study records kernels of such runs on this device. On sim they are estimates, and estimates of full steps
  * include forward. The CPU has none. */
 static bool records_kernels(const char *device, mt_mode mode)
 {

@@ -6,7 +6,7 @@
  * inside a kernel is returned by a later call.
  *
  * Numbers: ops compute in fp32 if no operand is fp64 or int64, otherwise in fp64, and round once, to the dtype of the
- * output. A copy between equal dtypes preserves every bit except those of a bf16 nan. No result depends on the order of
+ * output. A copy between equal dtypes preserves every bit except in a bf16 nan. No result depends on the order of
  * blocks, so equal inputs give equal bits. */
 #pragma once
 

@@ -27,7 +27,7 @@ constexpr int WORDS = TILE / ROWS, PITCH = WORDS + 1;
 
 /* The parameters of a cast. `turned` has `padded` elements per row. */
 struct cast {
-    uint32_t *scale;         /* the scale's number, followed by those of `parts` parts */
+    uint32_t *scale;         /* the scale's number, then the numbers of `parts` parts */
     int parts;               /* 0: the scale is given */
     uint8_t *codes, *turned; /* nullptr: not requested */
     const char *in;

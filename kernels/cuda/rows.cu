@@ -212,7 +212,7 @@ __device__ __forceinline__ void add_column(const add_list &list, const add_call 
     mtk_store<T>(table + list.offset[row], to, sum);
 }
 
-/* Adds the entries of the list, of which there is at least one. */
+/* Adds the entries of the list, which is not empty. */
 template <typename T, int DEPTH, int DTYPE>
 __device__ __forceinline__ void add_entries(add_list &list, const add_call &c, uint32_t count)
 {

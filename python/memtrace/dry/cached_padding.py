@@ -47,7 +47,7 @@ def fake(shape: Optional[Shape], mode: Any) -> Any:
 
 
 class Padding:
-    """Keeps the benchmarks of each compilation, and repeats those of a graph from the cache."""
+    """Keeps the benchmarks of each compilation, and repeats the benchmarks of a cached graph."""
 
     def __init__(self, judge: Callable[..., Any]) -> None:
         """`judge` is called as Inductor's _should_pad."""

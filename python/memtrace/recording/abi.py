@@ -38,7 +38,7 @@ ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free", "segment_
 
 
 class NotUnderstood(Exception):
-    """The headers differ from those of the known versions."""
+    """The headers differ from all known versions."""
 
 
 def without_comments(text: str) -> str:

@@ -37,7 +37,7 @@ class Loop:
         self.count = 0
         self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
         self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
-        self.is_compared = False  # True: its holders were compared with those of a later iteration
+        self.is_compared = False  # True: its holders were compared with the holders of a later iteration
 
     def visit(self, live: int) -> None:
         self.count += 1
