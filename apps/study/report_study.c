@@ -45,8 +45,8 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            a->implementation == b->implementation && same_device;
 }
 
-/* True if the study records kernels of such runs on this device. On sim they are estimates, and estimates of full steps
- * include forward. The CPU has none. */
+/* True if the study records kernels of such runs on this device. On sim kernels are estimates, and a full step's
+ * kernels include forward. The CPU has none. */
 static bool records_kernels(const char *device, mt_mode mode)
 {
     return strncmp(device, "cuda", 4) == 0 || (mt_device_is_simulated(device) && mode == MT_MODE_FWD_BWD);
