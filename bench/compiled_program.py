@@ -4,9 +4,8 @@
     compiled_program.py MODEL [--steps N] [--device DEVICE]         prints what it computed and how PyTorch compiled it, as JSON
     compiled_program.py MODEL --turns N --memtrace FOLDER           prints times of steps by way of watching, as JSON
 
-In turns, one process is watched in each way for some steps, so that what differs is the watching alone: nothing (also before the
-first watching: `before`), hooks that record nothing, recording without stacks, without names of operators, with all, and PyTorch's
-memory history.
+In turns, one process is watched in each way for some steps, so that only the watching differs: nothing, hooks that record nothing,
+recording without stacks, without names of operators, with all, and PyTorch's memory history.
 """
 import argparse
 import contextlib
@@ -177,9 +176,16 @@ def ways(given):
     return found
 
 
-def undisturbed(times):
-    """The time that one in four is below: a busy machine only adds."""
-    return statistics.quantiles(times, n=4)[0]
+def quartile_and_median(turns, which):
+    """Returns the lower quartile, to which a busy machine adds little, and the median of the steps of all turns."""
+    times = [time for one in turns for time in one[which]]
+    return statistics.quantiles(times, n=4)[0], statistics.median(times)
+
+
+def ratio(turns, alone):
+    """Returns the median over turns of the ratio of median steps. The two steps of a ratio ran within seconds of each other, since
+    a shared host's speed drifts."""
+    return statistics.median(statistics.median(watched[1]) / statistics.median(plain[1]) for watched, plain in zip(turns, alone))
 
 
 def turn(program, given, watch):
@@ -199,12 +205,12 @@ def turn(program, given, watch):
 def measure(program, given):
     for _ in range(6):
         program.step()
-    times = {"before": [turn(program, given, contextlib.nullcontext) for _ in range(2)]}
+    times = {}
     for index in range(given.turns):
         for name, watch in sorted(ways(given).items(), reverse=index % 2 == 1):
             times.setdefault(name, []).append(turn(program, given, watch))
-    return {name: [figure([time for one in turns for time in one[which]]) for which in (0, 1) for figure in (undisturbed, statistics.median)]
-            for name, turns in times.items()}
+    return {name: {"queued_ms": quartile_and_median(turns, 0), "done_ms": quartile_and_median(turns, 1),
+                   "ratio": ratio(turns, times["nothing"])} for name, turns in times.items()}
 
 
 def main():
