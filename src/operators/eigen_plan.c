@@ -3,22 +3,6 @@
 #include "operators/linear_matrices.h"
 #include "operators/operator_memory.h"
 
-/* Adds whether all, or any, of so many truth values are true. */
-static void reduce_truth(struct mt_operator_plan *plan, int64_t count)
-{
-    const struct mt_reduction reduction = {.outputs = 1,
-                                           .inputs = count,
-                                           .vector = 1,
-                                           .accumulator_bytes = 1,
-                                           .is_along_rows = true,
-                                           .is_dense = true,
-                                           .is_flat = true,
-                                           .loads_vectors = true};
-    const int truth = mt_inner_take(plan, 1);
-    mt_inner_stage(plan, &reduction);
-    mt_inner_give(plan, truth);
-}
-
 /* Takes which of so many real numbers are finite. Returns the block. */
 static int take_finite(struct mt_operator_plan *plan, int64_t count, int64_t real_bytes)
 {
@@ -36,7 +20,7 @@ static void check_finite(struct mt_operator_plan *plan, int64_t count, int64_t r
     const int finite = take_finite(plan, count, real_bytes);
     if (is_complex)
         mt_inner_give(plan, take_finite(plan, count, real_bytes));
-    reduce_truth(plan, count);
+    mt_inner_stage_truth(plan, count);
     mt_inner_give(plan, finite);
 }
 
@@ -65,7 +49,7 @@ static void find_eigenvalues(struct mt_operator_plan *plan, const struct mt_oper
     mt_inner_give(plan, copy);
     if (!is_complex) {
         const int imaginary = mt_inner_take(plan, values);
-        reduce_truth(plan, values);
+        mt_inner_stage_truth(plan, values);
         mt_inner_give(plan, imaginary);
     }
     mt_inner_give(plan, real_vectors);

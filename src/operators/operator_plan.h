@@ -81,6 +81,9 @@ void mt_inner_uncounted(struct mt_operator_plan *plan);
 /* Adds the partial results and counters of a reduction (operator_memory.h), which are there while its kernel runs. */
 void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction);
 
+/* Adds the reduction of `count` truth values to one: all or any of a contiguous tensor. */
+void mt_inner_stage_truth(struct mt_operator_plan *plan, int64_t count);
+
 /* Adds what sorting takes along a dimension of `row` elements: rows of up to 4,096 have their places alone; longer ones are
  * sorted by CUB. The tensor is not empty. */
 void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *tensor, int64_t row);

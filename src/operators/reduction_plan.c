@@ -124,6 +124,21 @@ void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *re
     mt_inner_give(plan, staging);
 }
 
+void mt_inner_stage_truth(struct mt_operator_plan *plan, int64_t count)
+{
+    const struct mt_reduction reduction = {.outputs = 1,
+                                           .inputs = count,
+                                           .vector = 1,
+                                           .accumulator_bytes = 1,
+                                           .is_along_rows = true,
+                                           .is_dense = true,
+                                           .is_flat = true,
+                                           .loads_vectors = true};
+    const int truth = mt_inner_take(plan, 1);
+    mt_inner_stage(plan, &reduction);
+    mt_inner_give(plan, truth);
+}
+
 /* Adds what a reduction of these dimensions keeps while its kernel runs; of all dimensions if `dims` is NULL. */
 static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
                   int64_t accumulator)

@@ -95,19 +95,10 @@ MT_RULE(repeat)
     const struct mt_operand *counts = mt_call_tensor(call, "repeats");
     if (counts == NULL || counts->elements == 0)
         return;
-    const struct mt_reduction all = {.outputs = 1,
-                                     .inputs = counts->elements,
-                                     .vector = 1,
-                                     .accumulator_bytes = 1,
-                                     .is_along_rows = true,
-                                     .is_dense = true,
-                                     .is_flat = true,
-                                     .loads_vectors = true};
     mt_inner_take(plan, MT_PRODUCT(counts->elements, INDEX_BYTES));
     mt_inner_use(plan, mt_cub_scan_bytes(counts->elements, INDEX_BYTES));
-    const int truths = mt_inner_take(plan, counts->elements), truth = mt_inner_take(plan, 1);
-    mt_inner_stage(plan, &all);
-    mt_inner_give(plan, truth);
+    const int truths = mt_inner_take(plan, counts->elements);
+    mt_inner_stage_truth(plan, counts->elements);
     mt_inner_give(plan, truths);
     mt_inner_output(plan, 0);
 }
