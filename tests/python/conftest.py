@@ -1,6 +1,7 @@
 """What the tests of the package share: a trace of two runs that the program wrote."""
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 from memtrace._library import find_program
 
 pytest_plugins = ["pytester"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # programs inherit that interrupts are ignored, as in a background job
 
 TINY = ("--vocab 64 --d-model 32 --d-ff 64 --layers 2 --heads 2 --seq 16 --steps 3").split()
 

@@ -46,8 +46,6 @@ class Place:
         return pathlib.Path(build.find(self.torch))
 
     def start(self, **options):
-        """Starts a program that an interrupt ends, also if this process ignores interrupts, as one in the background does."""
-        options.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         return subprocess.Popen([sys.executable, "-c", PROGRAM, str(self.torch)], stdout=subprocess.PIPE, text=True,
                                 **{"stderr": subprocess.PIPE, **options})
 
