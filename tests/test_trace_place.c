@@ -161,6 +161,9 @@ static void what_is_no_regular_file_is_no_trace(void **state)
     check_error_says("not a regular file");
     assert_int_equal(open_for_reading(), MT_BAD_TRACE);
     check_error_says("not a regular file");
+    snprintf(path, sizeof path, "/tmp");
+    assert_int_equal(open_for_writing(), MT_BAD_TRACE);
+    check_error_says("name a file in it");
     snprintf(path, sizeof path, "%s", kept);
 }
 

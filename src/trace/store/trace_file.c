@@ -25,6 +25,8 @@ mt_status mt_trace_file_resolve(const char *path, char **out)
 
 static mt_status check_regular(const char *path, const struct stat *file)
 {
+    if (S_ISDIR(file->st_mode))
+        return mt_fail(MT_BAD_TRACE, "%s is a folder, not a trace; name a file in it, such as memtrace.db", path);
     return S_ISREG(file->st_mode) ? MT_OK : mt_fail(MT_BAD_TRACE, "%s is not a trace (not a regular file)", path);
 }
 
