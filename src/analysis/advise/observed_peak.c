@@ -1,26 +1,14 @@
 #include "analysis/advise/observed_peak.h"
 
+#include "analysis/advise/observed_sums.h"
 #include "base/memory.h"
 #include "base/order.h"
-#include "trace/query/blocks.h"
 #include "trace/query/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PART = 10 };  /* of the peak */
 enum { LEAST_LAYERS = 3 }; /* of a segment: while one layer is recomputed, the gradients of the next exist, too */
-enum { MOST_LAYERS = 64 }; /* that are distinguished */
-
-static bool is_role(const struct mt_label_row *label, mt_role role)
-{
-    return strcmp(label->role, mt_role_name(role)) == 0;
-}
-
-static bool is_in_phase(const struct mt_label_row *label, mt_phase phase)
-{
-    return strcmp(label->phase, mt_phase_name(phase)) == 0;
-}
 
 static bool begins_with(const char *text, const char *begin)
 {
@@ -33,24 +21,25 @@ static bool begins_with(const char *text, const char *begin)
 static bool is_gathered_by_root(const struct mt_label_row *label)
 {
     const bool is_sharded = begins_with(label->span, "FSDP") || begins_with(label->span, "FullyShardedDataParallel");
-    return is_sharded && strchr(label->span, '.') == NULL && is_in_phase(label, MT_PHASE_FORWARD);
+    return is_sharded && strchr(label->span, '.') == NULL && mt_label_is_in_phase(label, MT_PHASE_FORWARD);
 }
 
 static bool is_bucket(const struct mt_label_row *label)
 {
-    return is_role(label, MT_ROLE_GRADIENT) && strcmp(label->span, "buckets") == 0;
+    return mt_label_is_role(label, MT_ROLE_GRADIENT) && strcmp(label->span, "buckets") == 0;
 }
 
 static bool is_other_gradient(const struct mt_label_row *label)
 {
-    return is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label);
+    return mt_label_is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label);
 }
 
 /* True if a module's forward allocated it during backward. Blocks of autograd's functions have the functions' names. */
 static bool is_recomputed(const struct mt_label_row *label)
 {
-    return is_in_phase(label, MT_PHASE_BACKWARD) && label->layer >= 0 && strstr(label->op, "Backward") == NULL &&
-           (is_role(label, MT_ROLE_TEMPORARY) || is_role(label, MT_ROLE_ACTIVATION));
+    return mt_label_is_in_phase(label, MT_PHASE_BACKWARD) && label->layer >= 0 &&
+           strstr(label->op, "Backward") == NULL &&
+           (mt_label_is_role(label, MT_ROLE_TEMPORARY) || mt_label_is_role(label, MT_ROLE_ACTIVATION));
 }
 
 static bool is_dropout_of_lora(const struct mt_label_row *label)
@@ -78,52 +67,17 @@ static bool is_scores(const struct mt_label_row *label)
 
 static bool is_list_of_optimizer(const struct mt_label_row *label)
 {
-    return begins_with(label->op, "aten::_foreach_") && is_in_phase(label, MT_PHASE_OPTIMIZER) &&
-           is_role(label, MT_ROLE_TEMPORARY);
+    return begins_with(label->op, "aten::_foreach_") && mt_label_is_in_phase(label, MT_PHASE_OPTIMIZER) &&
+           mt_label_is_role(label, MT_ROLE_TEMPORARY);
 }
 
-/* ---- sums over the peak ---- */
-
-/* The blocks at the peak. */
-struct peak {
-    const struct mt_block_row *blocks;
-    const struct mt_label_row *labels;
-    size_t count, label_count;
-    uint64_t bytes; /* allocated */
-};
-
-/* The sum over some of these blocks. */
-struct sum {
-    uint64_t bytes, largest;
-    int64_t event;   /* that allocated the largest; 0: none */
-    uint64_t layers; /* one bit for each */
-};
-
-static void add_block(const struct peak *peak, size_t index, struct sum *sum)
-{
-    const struct mt_block_row *block = &peak->blocks[index];
-    const struct mt_label_row *label = &peak->labels[block->label];
-    sum->bytes += block->block_bytes;
-    sum->event = block->block_bytes > sum->largest ? block->alloc_event : sum->event;
-    sum->largest = mt_larger(sum->largest, block->block_bytes);
-    if (label->layer >= 0)
-        sum->layers |= UINT64_C(1) << (label->layer % MOST_LAYERS);
-}
-
-static struct sum sum_of(const struct peak *peak, bool (*counts)(const struct mt_label_row *))
-{
-    struct sum sum = {0};
-    for (size_t i = 0; i < peak->count; i++)
-        if (counts(&peak->labels[peak->blocks[i].label]))
-            add_block(peak, i, &sum);
-    return sum;
-}
+/* ---- tables ---- */
 
 /* True if an embedding's backward computed the gradient. Its label is another one of the table's module. */
-static bool is_gradient_of_table(const struct peak *peak, const struct mt_label_row *label)
+static bool is_gradient_of_table(const struct mt_moment_blocks *peak, const struct mt_label_row *label)
 {
     enum { LEAST_ROWS = 1 << 19 }; /* larger than vocabularies, whose rows a batch uses more densely */
-    if (!is_role(label, MT_ROLE_GRADIENT) || atoll(label->shape) < LEAST_ROWS)
+    if (!mt_label_is_role(label, MT_ROLE_GRADIENT) || atoll(label->shape) < LEAST_ROWS)
         return false;
     for (size_t i = 0; i < peak->label_count; i++) {
         const struct mt_label_row *other = &peak->labels[i];
@@ -134,12 +88,12 @@ static bool is_gradient_of_table(const struct peak *peak, const struct mt_label_
     return false;
 }
 
-static struct sum sum_of_tables(const struct peak *peak)
+static struct mt_block_sum sum_of_tables(const struct mt_moment_blocks *peak)
 {
-    struct sum sum = {0};
+    struct mt_block_sum sum = {0};
     for (size_t i = 0; i < peak->count; i++)
         if (is_gradient_of_table(peak, &peak->labels[peak->blocks[i].label]))
-            add_block(peak, i, &sum);
+            mt_block_sum_add(peak, i, &sum);
     return sum;
 }
 
@@ -169,11 +123,12 @@ static bool *find_jacobians(const struct mt_stack_row *stacks, size_t count)
 }
 
 /* Sums the blocks that were allocated while a Jacobian was computed. */
-static mt_status sum_of_jacobians(const struct mt_question *question, const struct peak *peak, struct sum *out)
+static mt_status sum_of_jacobians(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                                  struct mt_block_sum *out)
 {
     struct mt_stack_row *stacks;
     size_t count;
-    *out = (struct sum){0};
+    *out = (struct mt_block_sum){0};
     MT_TRY(mt_trace_stacks(question->trace, question->run, &stacks, &count));
     bool *computes = find_jacobians(stacks, count);
     free(stacks);
@@ -183,30 +138,13 @@ static mt_status sum_of_jacobians(const struct mt_question *question, const stru
     mt_status status = mt_trace_callers(question->trace, question->run, peak->blocks, peak->count, count, callers);
     for (size_t i = 0; i < peak->count && status == MT_OK; i++)
         if (computes[callers[i]])
-            add_block(peak, i, out);
+            mt_block_sum_add(peak, i, out);
     free(callers);
     free(computes);
     return status;
 }
 
 /* ---- observations ---- */
-
-static mt_status add(const struct mt_question *question, const struct peak *peak, struct sum sum, mt_observed_kind kind,
-                     mt_observed_change change, struct mt_observations *out)
-{
-    struct mt_observed found = {.kind = kind,
-                                .change = change,
-                                .phase = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN),
-                                .bytes = sum.bytes,
-                                .full_at = -1,
-                                .file = "",
-                                .taken_at = ""};
-    if (sum.bytes == 0 || sum.bytes < peak->bytes / LEAST_PART)
-        return MT_OK;
-    MT_TRY(mt_trace_lines(question->trace, question->run, &sum.event, 1, &found.taken_at));
-    *MT_HOST_ADD(out->items, out->count) = found;
-    return MT_OK;
-}
 
 static bool spans_layers(uint64_t layers)
 {
@@ -217,18 +155,20 @@ static bool spans_layers(uint64_t layers)
 }
 
 /* Adds DDP's buckets if gradients also have memory of their own. */
-static mt_status add_buckets(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+static mt_status add_buckets(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                             struct mt_observations *out)
 {
-    struct sum buckets = sum_of(peak, is_bucket);
-    buckets.bytes = mt_smaller(buckets.bytes, sum_of(peak, is_other_gradient).bytes);
-    return add(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
+    struct mt_block_sum buckets = mt_block_sum_of(peak, is_bucket);
+    buckets.bytes = mt_smaller(buckets.bytes, mt_block_sum_of(peak, is_other_gradient).bytes);
+    return mt_observations_add_sum(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
 }
 
-static mt_status add_jacobian(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+static mt_status add_jacobian(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                              struct mt_observations *out)
 {
-    struct sum sum;
+    struct mt_block_sum sum;
     MT_TRY(sum_of_jacobians(question, peak, &sum));
-    return add(question, peak, sum, MT_OBSERVED_JACOBIAN, MT_OBSERVED_CHANGE_JVP, out);
+    return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_JACOBIAN, MT_OBSERVED_CHANGE_JVP, out);
 }
 
 static bool has_cycles(const struct mt_observations *observations)
@@ -241,27 +181,30 @@ static bool has_cycles(const struct mt_observations *observations)
 
 /* Adds blocks that a checkpointed segment of many layers recomputes. Cycles may keep as much from segments of one
  * layer. */
-static mt_status add_recomputed(const struct mt_question *question, const struct peak *peak,
+static mt_status add_recomputed(const struct mt_question *question, const struct mt_moment_blocks *peak,
                                 struct mt_observations *out)
 {
-    const struct sum sum = sum_of(peak, is_recomputed);
+    const struct mt_block_sum sum = mt_block_sum_of(peak, is_recomputed);
     if (!spans_layers(sum.layers) || has_cycles(out))
         return MT_OK;
-    return add(question, peak, sum, MT_OBSERVED_ONE_SEGMENT, MT_OBSERVED_CHANGE_CHECKPOINT_EACH, out);
+    return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_ONE_SEGMENT, MT_OBSERVED_CHANGE_CHECKPOINT_EACH,
+                                   out);
 }
 
-static mt_status add_all(const struct mt_question *question, const struct peak *peak, struct mt_observations *out)
+static mt_status add_all(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                         struct mt_observations *out)
 {
-    MT_TRY(add(question, peak, sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED, MT_OBSERVED_CHANGE_SHARD_BLOCKS,
-               out));
+    MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED,
+                                   MT_OBSERVED_CHANGE_SHARD_BLOCKS, out));
     MT_TRY(add_buckets(question, peak, out));
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(add(question, peak, sum_of(peak, is_scores), MT_OBSERVED_SCORES, MT_OBSERVED_CHANGE_SDPA, out));
     MT_TRY(add(question, peak, sum_of_tables(peak), MT_OBSERVED_TABLES, MT_OBSERVED_CHANGE_SPARSE, out));
     MT_TRY(add_jacobian(question, peak, out));
-    MT_TRY(add(question, peak, sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
-               MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
-    return add(question, peak, sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH, MT_OBSERVED_CHANGE_FUSED, out);
+    MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_dropout_of_lora), MT_OBSERVED_LORA_DROPOUT,
+                                   MT_OBSERVED_CHANGE_NO_LORA_DROPOUT, out));
+    return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_list_of_optimizer), MT_OBSERVED_FOREACH,
+                                   MT_OBSERVED_CHANGE_FUSED, out);
 }
 
 mt_status mt_observations_add_peak(const struct mt_question *question, struct mt_observations *out)
@@ -269,7 +212,7 @@ mt_status mt_observations_add_peak(const struct mt_question *question, struct mt
     struct mt_block_row *blocks = NULL;
     struct mt_label_row *labels = NULL;
     struct mt_peak_row peak;
-    struct peak found = {0};
+    struct mt_moment_blocks found = {0};
     if (question->run->event_count == 0)
         return MT_OK;
     mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
