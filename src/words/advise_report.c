@@ -57,8 +57,9 @@ static void print_headline(const struct report *report)
     mt_first_remedies_add_option(&remedies, report->answer);
     for (size_t i = 0; i < remedies.count; i++)
         mt_remedy_print(&remedies.items[i], report->screen);
+    if (remedies.count > 0 || report->answer->observations.count == 0)
+        mt_screen_gap(report->screen);
     mt_remedy_list_release(&remedies);
-    mt_screen_gap(report->screen);
 }
 
 /* ---- peaks ---- */
@@ -309,7 +310,7 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
                             .advice = &answer->advice,
                             .rows = mt_finding_rows_create(&answer->advice, &input->program)};
     mt_observations_print(&answer->observations, screen);
-    if (answer->observations.count + answer->observations.holder_count > 0)
+    if (mt_observations_have_words(&answer->observations))
         mt_screen_gap(screen);
     print_headline(&report);
     mt_run_title_print(answer->question->run, screen);

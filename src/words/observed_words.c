@@ -58,7 +58,8 @@ static const struct mt_field observed_fields[] = {
     MT_CHOICE(ROW, kind, "detector", NULL, "what was observed", kinds),
     MT_CHOICE(ROW, change, "change", NULL, "that helps", changes),
     MT_NAME(ROW, phase, "program_phase", NULL, "null: none, as of another card"),
-    MT_NAME(ROW, name, "name", NULL, "of another card, or of a module with gradients that are not used; null: neither"),
+    MT_NAME(ROW, name, "name", NULL,
+            "of another card; of a module, tensor or optimizer with needless gradients; of a function; null: none"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the loop, or that sets the module; null: not known"),
@@ -133,6 +134,15 @@ void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
     }
 }
 
+/* Adds where something was allocated, if that is recorded: ", loaded at train.py:7". */
+static void add_place(const char *words, const char *taken_at, struct mt_text *out)
+{
+    if (taken_at[0] == '\0')
+        return;
+    mt_text_add(out, "%s", words);
+    mt_text_add_visible(out, taken_at);
+}
+
 /* Adds what blocks at the peak are. */
 static void add_part_of_peak(const struct mt_observed *observed, struct mt_text *out)
 {
@@ -142,51 +152,122 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and tensors computed from them, kept for backward",
+        [MT_OBSERVED_ONE_HOT] = "are one-hot labels in int64, with a value for each class",
         [MT_OBSERVED_TABLES] = "are dense gradients of embedding tables, although a batch uses few of the rows",
         [MT_OBSERVED_JACOBIAN] = "are a Jacobian or Hessian, and what computes it",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
         [MT_OBSERVED_FOREACH] = "are lists of tensors that the optimizer's foreach functions allocate",
     };
     mt_text_add(out, "At the peak, %s %s", MT_SIZE(observed->bytes), words[observed->kind]);
-    if (observed->taken_at[0] != '\0') {
-        mt_text_add(out, ", allocated at ");
-        mt_text_add_visible(out, observed->taken_at);
-    }
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
+static void add_growth(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "Each iteration of the loop in phase %s leaves %s more on the card", observed->phase,
+                MT_SIZE(observed->bytes));
+    add_line(observed->file, observed->line, out);
+}
+
+static void add_one_graph(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "The iterations of one loop");
+    add_line(observed->file, observed->line, out);
+    mt_text_add(out, " add to the same graph, which keeps the activations of all of them");
+}
+
+static void add_traceback(const struct mt_observed *observed, struct mt_text *out)
+{
+    (void)observed;
+    mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
+}
+
+static void add_checkpoint(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
+    add_place(", loaded at ", observed->taken_at, out);
+}
+
+static void add_other_card(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
+                observed->name);
+}
+
+static void add_not_updated(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add_visible(out, observed->name);
+    add_line(observed->file, observed->line, out);
+    mt_text_add(out, " gets %s of gradients that no optimizer uses, and keeps activations for them",
+                MT_SIZE(observed->bytes));
+}
+
+static void add_not_detached(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add_visible(out, observed->name);
+    add_line(observed->file, observed->line, out);
+    mt_text_add(out,
+                " is not detached in the step of another optimizer: its backward also runs through the model that "
+                "computed it, for %s of gradients that are cleared before they are used",
+                MT_SIZE(observed->bytes));
+}
+
+static void add_zeroed(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "%s of gradients of ", MT_SIZE(observed->bytes));
+    mt_text_add_visible(out, observed->name);
+    mt_text_add(out, " are set to zero, not freed, so they stay allocated during the forward pass");
+}
+
+static void add_casts(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out,
+                "Autocast costs memory here: in the forward pass, its copies of weights and inputs in half precision "
+                "take %s next to the fp32 originals, more than half precision saves in activations",
+                MT_SIZE(observed->bytes));
+}
+
+static void add_unread_graph(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "At the peak, %s are activations that autograd keeps for a backward that does not run",
+                MT_SIZE(observed->bytes));
+    add_place(", of the model that is called in ", observed->name != NULL ? observed->name : "", out);
+    add_line(observed->file, observed->line, out);
+}
+
+static void add_copy(const struct mt_observed *observed, struct mt_text *out)
+{
+    (void)observed;
+    mt_text_add(out, "A copy of the weights stays on the card between steps");
+}
+
+static void add_evaluation(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "Phase %s peaks at %s, higher than training", observed->phase, MT_SIZE(observed->bytes));
+    add_place(", at ", observed->taken_at, out);
 }
 
 void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
 {
-    if (observed->kind >= MT_OBSERVED_GATHERED) {
-        add_part_of_peak(observed, out);
-    } else if (observed->kind == MT_OBSERVED_OTHER_CARD) {
-        mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
-                    observed->name);
-    } else if (observed->kind == MT_OBSERVED_NOT_UPDATED) {
-        mt_text_add_visible(out, observed->name);
-        add_line(observed->file, observed->line, out);
-        mt_text_add(out, " gets %s of gradients that no optimizer uses, and keeps activations for them",
-                    MT_SIZE(observed->bytes));
-    } else if (observed->kind == MT_OBSERVED_TRACEBACK) {
-        mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
-    } else if (observed->kind == MT_OBSERVED_WEIGHT_COPY) {
-        mt_text_add(out, "A copy of the weights stays on the card between steps");
-    } else if (observed->kind == MT_OBSERVED_EVALUATION) {
-        mt_text_add(out, "Phase %s peaks at %s, higher than training", observed->phase, MT_SIZE(observed->bytes));
-        if (observed->taken_at[0] != '\0') {
-            mt_text_add(out, ", at ");
-            mt_text_add_visible(out, observed->taken_at);
-        }
-    } else if (observed->kind == MT_OBSERVED_CHECKPOINT) {
-        mt_text_add(out, "While the program loads, a checkpoint holds %s on the card", MT_SIZE(observed->bytes));
-        if (observed->taken_at[0] != '\0') {
-            mt_text_add(out, ", loaded at ");
-            mt_text_add_visible(out, observed->taken_at);
-        }
-    } else {
-        mt_text_add(out, "Each iteration of the loop in phase %s leaves %s more on the card", observed->phase,
-                    MT_SIZE(observed->bytes));
-        add_line(observed->file, observed->line, out);
-    }
+    static void (*const words[MT_OBSERVED_KIND_COUNT])(const struct mt_observed *, struct mt_text *) = {
+        [MT_OBSERVED_KEPT_GRAPHS] = add_growth,
+        [MT_OBSERVED_KEPT_TENSORS] = add_growth,
+        [MT_OBSERVED_KEPT_VIEWS] = add_growth,
+        [MT_OBSERVED_ONE_GRAPH] = add_one_graph,
+        [MT_OBSERVED_CYCLES] = add_growth,
+        [MT_OBSERVED_TRACEBACK] = add_traceback,
+        [MT_OBSERVED_GROWTH] = add_growth,
+        [MT_OBSERVED_CHECKPOINT] = add_checkpoint,
+        [MT_OBSERVED_OTHER_CARD] = add_other_card,
+        [MT_OBSERVED_NOT_UPDATED] = add_not_updated,
+        [MT_OBSERVED_NOT_DETACHED] = add_not_detached,
+        [MT_OBSERVED_ZEROED] = add_zeroed,
+        [MT_OBSERVED_CASTS] = add_casts,
+        [MT_OBSERVED_UNREAD_GRAPH] = add_unread_graph,
+        [MT_OBSERVED_WEIGHT_COPY] = add_copy,
+        [MT_OBSERVED_EVALUATION] = add_evaluation,
+    };
+    (words[observed->kind] != NULL ? words[observed->kind] : add_part_of_peak)(observed, out);
     if (observed->holder != NULL) {
         mt_text_add(out, ": ");
         mt_holder_add(observed->holder, out);
@@ -197,17 +278,20 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
 const char *mt_observed_change_words(mt_observed_change change)
 {
     static const char *const words[MT_OBSERVED_CHANGE_COUNT] = {
-        [MT_OBSERVED_CHANGE_NO_GRAD] = "run the loop under torch.no_grad() or torch.inference_mode(), or keep "
-                                       "loss.item() instead of the tensor",
+        [MT_OBSERVED_CHANGE_NO_GRAD] =
+            "call the model there under torch.no_grad() or torch.inference_mode(); of a loss, "
+            "keep loss.item() instead of the tensor",
         [MT_OBSERVED_CHANGE_DETACH] = "keep loss.item() or tensor.detach(), so that the graph is freed",
         [MT_OBSERVED_CHANGE_DETACH_STATE] = "detach the state before the next iteration, as in state = state.detach(); "
                                             "for a sum of losses, add loss.item()",
-        [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), or reduce it in "
-                                            "each iteration",
+        [MT_OBSERVED_CHANGE_BACKWARD_EACH] = "call backward() on the loss of each iteration, divided by their number, "
+                                             "instead of once on the sum: gradients add up",
+        [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), reduce it in "
+                                            "each iteration, or limit how much is kept",
         [MT_OBSERVED_CHANGE_EVAL_STEPS] = "TrainingArguments(eval_accumulation_steps=N) moves predictions to the host; "
                                           "preprocess_logits_for_metrics makes them smaller",
         [MT_OBSERVED_CHANGE_BOUND_CACHE] = "bound what the loop collects: keep a window of the key-value cache, or "
-                                           "limit the length",
+                                           "allocate it once for the longest sequence, as a static cache",
         [MT_OBSERVED_CHANGE_LIMIT_RESULTS] = "lru_cache(maxsize=…), or return results on the host",
         [MT_OBSERVED_CHANGE_CLONE_VIEWS] =
             "keep copies of the views, with .clone(), so that the rest of the allocation "
@@ -225,6 +309,13 @@ const char *mt_observed_change_words(mt_observed_change change)
                                         "map_location=\"cpu\" or the rank's own card",
         [MT_OBSERVED_CHANGE_FREEZE] = "module.requires_grad_(False), and torch.no_grad() around its forward if nothing "
                                       "before it is trained",
+        [MT_OBSERVED_CHANGE_DETACH_OUTPUT] = "pass its detached value there, as in discriminator(fake.detach()), and "
+                                             "call backward() without retain_graph=True",
+        [MT_OBSERVED_CHANGE_SET_TO_NONE] = "optimizer.zero_grad(set_to_none=True), the default, right after "
+                                           "optimizer.step()",
+        [MT_OBSERVED_CHANGE_AUTOCAST_BATCH] =
+            "autocast saves memory with larger batches; with this one, leave it out, or "
+            "keep the weights themselves in half precision, as in model.bfloat16()",
         [MT_OBSERVED_CHANGE_COPY_ON_HOST] =
             "keep it on the host: an average with AveragedModel(model, device=\"cpu\") or updated from "
             "parameter.cpu(), a stored state with value.cpu(); on the card, bf16 is half as large as fp32",
@@ -237,6 +328,9 @@ const char *mt_observed_change_words(mt_observed_change change)
                                                "use_reentrant=False) for each block, not once for all",
         [MT_OBSERVED_CHANGE_SDPA] = "torch.nn.functional.scaled_dot_product_attention, which keeps no scores (of "
                                     "transformers, attn_implementation=\"sdpa\")",
+        [MT_OBSERVED_CHANGE_CLASS_INDICES] =
+            "pass class indices to torch.nn.functional.cross_entropy, which also takes "
+            "label_smoothing=",
         [MT_OBSERVED_CHANGE_SPARSE] = "nn.Embedding(..., sparse=True) with torch.optim.SparseAdam, whose states stay "
                                       "dense, for the tables; or smaller tables",
         [MT_OBSERVED_CHANGE_JVP] = "torch.func.jvp or vjp, if products with it are enough; otherwise compute it for a "
@@ -290,6 +384,14 @@ static void add_others(struct mt_remedy_list *remedies, const struct mt_observat
     }
 }
 
+bool mt_observations_have_words(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (counts_alone(observations, &observations->holders[i]))
+            return true;
+    return observations->count > 0;
+}
+
 void mt_remedy_list_add_observations(struct mt_remedy_list *remedies, const struct mt_observations *observations)
 {
     for (size_t i = 0; i < observations->count; i++) {
@@ -306,9 +408,14 @@ void mt_observations_print(const struct mt_observations *observations, const str
     struct mt_remedy_list remedies = {0};
     mt_remedy_list_add_observations(&remedies, observations);
     for (size_t i = 0; i < remedies.count; i++) {
-        if (i > 0 && i <= observations->count)
+        const bool is_repeated =
+            i > 0 && strcmp(mt_text_get(&remedies.items[i].what), mt_text_get(&remedies.items[i - 1].what)) == 0;
+        if (i > 0 && i <= observations->count && !is_repeated)
             mt_screen_gap(screen);
-        mt_remedy_print(&remedies.items[i], screen);
+        if (is_repeated)
+            mt_screen_say(screen, "→ or %s", mt_text_get(&remedies.items[i].how));
+        else
+            mt_remedy_print(&remedies.items[i], screen);
     }
     mt_remedy_list_release(&remedies);
 }

@@ -24,6 +24,9 @@ const char *mt_observed_change_words(mt_observed_change change);
 /* Adds the observations with their changes, and the holders that no observation is about. */
 void mt_remedy_list_add_observations(struct mt_remedy_list *remedies, const struct mt_observations *observations);
 
+/* True if mt_observations_print prints something. */
+bool mt_observations_have_words(const struct mt_observations *observations);
+
 /* Prints the observations with their changes; holders without one come after them. Nothing if there are none. */
 void mt_observations_print(const struct mt_observations *observations, const struct mt_screen *screen);
 

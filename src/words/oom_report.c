@@ -318,7 +318,7 @@ void mt_oom_print(const struct mt_oom_answer *answer, const struct mt_screen *sc
                        row.hole_count);
     }
     print_live(answer, screen);
-    if (answer->observations.count + answer->observations.holder_count > 0)
+    if (mt_observations_have_words(&answer->observations))
         mt_screen_gap(screen);
     mt_observations_print(&answer->observations, screen);
     if (row.change_count > 0)

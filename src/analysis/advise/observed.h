@@ -13,46 +13,57 @@
     X(KEPT_GRAPHS, "kept graphs")           /* a loop keeps tensors, and these the autograd graphs that made them */   \
     X(KEPT_TENSORS, "kept tensors")         /* a loop keeps tensors */                                                 \
     X(KEPT_VIEWS, "kept views")             /* views of a part of an allocation keep the whole */                      \
+    X(ONE_GRAPH, "one graph")               /* the iterations of a loop add to one graph, which the last step frees */ \
     X(CYCLES, "reference cycles")           /* a loop leaves objects that only the garbage collector frees */          \
     X(TRACEBACK, "kept by a traceback")     /* an exception that is handled keeps the frames that it left */           \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
     X(NOT_UPDATED, "gradients not used")    /* of a module that no optimizer updates, such as a teacher */             \
-    X(WEIGHT_COPY, "copy of the weights")   /* an average or a stored state, on the card between steps */              \
-    X(EVALUATION, "peak outside training")  /* validation or generation takes more than training, without growth */    \
-    X(GATHERED, "gathered at once")         /* FSDP shards the model as a whole, not its blocks */                     \
-    X(BUCKETS, "gradient buckets")          /* of DDP, next to the gradients */                                        \
-    X(ONE_SEGMENT, "one segment")           /* a checkpointed segment over many layers, computed again at once */      \
-    X(SCORES, "attention scores")           /* a value for each pair of positions, kept for backward */                \
-    X(TABLES, "gradients of tables")        /* dense gradients of huge embedding tables */                             \
-    X(JACOBIAN, "jacobian")                 /* a whole one, or a Hessian, and what computes it */                      \
-    X(LORA_DROPOUT, "dropout of LoRA")      /* keeps a copy of the input of each adapted layer */                      \
-    X(FOREACH, "foreach temporaries")       /* an optimizer computes lists of tensors, each as large as the weights */
+    X(NOT_DETACHED, "not detached")         /* the output of a model that another optimizer updates */                 \
+    X(ZEROED, "gradients set to zero")      /* not freed, so they stay during the forward pass */                      \
+    X(CASTS, "casts of autocast")           /* take more than activations in half precision save */                    \
+    X(UNREAD_GRAPH, "graph without backward") /* a model is called with gradients, and no backward follows */          \
+    X(WEIGHT_COPY, "copy of the weights")     /* an average or a stored state, on the card between steps */            \
+    X(EVALUATION, "peak outside training")    /* validation or generation takes more than training, without growth */  \
+    X(GATHERED, "gathered at once")           /* FSDP shards the model as a whole, not its blocks */                   \
+    X(BUCKETS, "gradient buckets")            /* of DDP, next to the gradients */                                      \
+    X(ONE_SEGMENT, "one segment")             /* a checkpointed segment over many layers, computed again at once */    \
+    X(SCORES, "attention scores")             /* a value for each pair of positions, kept for backward */              \
+    X(ONE_HOT, "one-hot labels")              /* a value for each class, in int64 */                                   \
+    X(TABLES, "gradients of tables")          /* dense gradients of huge embedding tables */                           \
+    X(JACOBIAN, "jacobian")                   /* a whole one, or a Hessian, and what computes it */                    \
+    X(LORA_DROPOUT, "dropout of LoRA")        /* keeps a copy of the input of each adapted layer */                    \
+    X(FOREACH, "foreach temporaries")         /* an optimizer computes lists of tensors, each as large as the weights */
 
 /* X(change, name). */
 #define MT_OBSERVED_CHANGES(X)                                                                                         \
-    X(NO_GRAD, "no_grad")                     /* run the loop without gradients */                                     \
-    X(DETACH, "detach")                       /* keep values, not tensors with graphs */                               \
-    X(DETACH_STATE, "detach the state")       /* that each iteration passes to the next */                             \
-    X(MOVE_TO_HOST, "move to host")           /* move what the loop collects to the host, now and then */              \
-    X(EVAL_STEPS, "eval_accumulation_steps")  /* the same by a setting of transformers' Trainer */                     \
-    X(BOUND_CACHE, "bound the cache")         /* bound what the loop collects, such as a key-value cache */            \
-    X(LIMIT_RESULTS, "lru_cache maxsize")     /* of a function whose results are kept */                               \
-    X(CLONE_VIEWS, "clone views")             /* copy the part that is needed */                                       \
-    X(BREAK_CYCLE, "break the cycle")         /* or collect garbage in each iteration */                               \
-    X(AUTOGRAD_GRAD, "torch.autograd.grad")   /* in place of backward(create_graph=True) */                            \
-    X(LEAVE_EXCEPT, "leave the except block") /* before another attempt */                                             \
-    X(FIND_HOLDER, "find the holder")         /* record with holders */                                                \
-    X(MAP_LOCATION, "map_location")           /* load to the host */                                                   \
-    X(OWN_CARD, "own card")                   /* set the card of the rank, and load to it or to the host */            \
-    X(FREEZE, "freeze")                       /* no gradients for the module */                                        \
-    X(COPY_ON_HOST, "copy on the host")       /* keep an average or a stored state there */                            \
-    X(EVAL_BATCH, "smaller evaluation batch") /* or one without gradients */                                           \
-    X(SHARD_BLOCKS, "fully_shard of blocks")  /* so that one block is gathered at a time */                            \
-    X(BUCKET_VIEW, "gradient_as_bucket_view") /* gradients are views of the buckets */                                 \
+    X(NO_GRAD, "no_grad")                            /* run the loop without gradients */                              \
+    X(DETACH, "detach")                              /* keep values, not tensors with graphs */                        \
+    X(DETACH_STATE, "detach the state")              /* that each iteration passes to the next */                      \
+    X(BACKWARD_EACH, "backward in each iteration")   /* gradients of parts of a batch add up */                        \
+    X(MOVE_TO_HOST, "move to host")                  /* move what the loop collects to the host, now and then */       \
+    X(EVAL_STEPS, "eval_accumulation_steps")         /* the same by a setting of transformers' Trainer */              \
+    X(BOUND_CACHE, "bound the cache")                /* bound what the loop collects, such as a key-value cache */     \
+    X(LIMIT_RESULTS, "lru_cache maxsize")            /* of a function whose results are kept */                        \
+    X(CLONE_VIEWS, "clone views")                    /* copy the part that is needed */                                \
+    X(BREAK_CYCLE, "break the cycle")                /* or collect garbage in each iteration */                        \
+    X(AUTOGRAD_GRAD, "torch.autograd.grad")          /* in place of backward(create_graph=True) */                     \
+    X(LEAVE_EXCEPT, "leave the except block")        /* before another attempt */                                      \
+    X(FIND_HOLDER, "find the holder")                /* record with holders */                                         \
+    X(MAP_LOCATION, "map_location")                  /* load to the host */                                            \
+    X(OWN_CARD, "own card")                          /* set the card of the rank, and load to it or to the host */     \
+    X(FREEZE, "freeze")                              /* no gradients for the module */                                 \
+    X(DETACH_OUTPUT, "detach the output")            /* of the other model, in the step of this one */                 \
+    X(SET_TO_NONE, "set_to_none=True")               /* free gradients */                                              \
+    X(AUTOCAST_BATCH, "larger batch under autocast") /* or no autocast */                                              \
+    X(COPY_ON_HOST, "copy on the host")              /* keep an average or a stored state there */                     \
+    X(EVAL_BATCH, "smaller evaluation batch")        /* or one without gradients */                                    \
+    X(SHARD_BLOCKS, "fully_shard of blocks")         /* so that one block is gathered at a time */                     \
+    X(BUCKET_VIEW, "gradient_as_bucket_view")        /* gradients are views of the buckets */                          \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
     X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \
+    X(CLASS_INDICES, "class indices")       /* as labels */                                                            \
     X(SPARSE, "sparse=True")                /* gradients that have only the rows that were used */                     \
     X(JVP, "torch.func.jvp")                /* products with the Jacobian, without it */                               \
     X(NO_LORA_DROPOUT, "lora_dropout=0")    /* or checkpointing of the layers */                                       \
@@ -70,7 +81,7 @@ struct mt_observed {
     mt_observed_kind kind;
     mt_observed_change change;
     const char *phase;    /* of the program: "validate"; "": none, such as for another card and gradients */
-    const char *name;     /* of another card, "cuda:0", or of a module, "teacher"; otherwise NULL */
+    const char *name;     /* of another card, a module, a tensor or an optimizer: "cuda:0", "teacher"; otherwise NULL */
     uint64_t bytes;       /* for a loop, per iteration; for gradients, in total; otherwise at the peak of the phase */
     int64_t full_at;      /* for a loop, the estimated iteration that fills the card; -1: unknown */
     const char *file;     /* of the loop; "": unknown */

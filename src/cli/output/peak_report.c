@@ -467,7 +467,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, const struct mt_peaks_
     print_unknown(peaks);
     const struct mt_screen screen = mt_output_screen();
     mt_program_phases_print(&peaks->observations, &screen);
-    if (peaks->observations.count + peaks->observations.holder_count > 0)
+    if (mt_observations_have_words(&peaks->observations))
         mt_screen_gap(&screen);
     mt_observations_print(&peaks->observations, &screen);
     if (allocated->by_key.share_count == 0)
