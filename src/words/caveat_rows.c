@@ -121,6 +121,23 @@ static const struct mt_field not_updated_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type not_updated_type = MT_ROW_TYPE(ROW, not_updated_fields);
+
+static const struct mt_field not_detached_fields[] = {
+    MT_TEXT(ROW, name, "name", "not detached", "the tensor, by its variable, or the output of a module"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "of the gradients that are cleared without a use"),
+    MT_KNOWN(ROW, count, "count", "parameters", "that have these gradients"),
+    MT_FIELDS_OF(&place_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type not_detached_type = MT_ROW_TYPE(ROW, not_detached_fields);
+
+static const struct mt_field zeroed_fields[] = {
+    MT_TEXT(ROW, name, "name", "zeroed", "the class of the optimizer"),
+    MT_KNOWN(ROW, bytes, "bytes", "bytes", "of the gradients"),
+    MT_KNOWN(ROW, count, "count", "parameters", "that have these gradients"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type zeroed_type = MT_ROW_TYPE(ROW, zeroed_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -140,6 +157,9 @@ static const struct mt_field lists_fields[] = {
     LIST(EAGER, "eager", &eager_type, "compiled code that ran as eager code, with its bytes"),
     LIST(OTHER_CARD, "other_cards", &card_type, "cards that are not this rank's own, and have memory of it"),
     LIST(NOT_UPDATED, "not_updated", &not_updated_type, "modules with gradients that no optimizer uses"),
+    LIST(NOT_DETACHED, "not_detached", &not_detached_type,
+         "tensors through which the backward of one optimizer's step reaches another model"),
+    LIST(ZEROED, "zeroed", &zeroed_type, "gradients that are set to zero, and stay allocated during forward"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -215,6 +215,14 @@ static void add_gradients(const struct mt_caveat *caveat, struct mt_text *out)
     add_named(caveat, out);
 }
 
+/* Adds "33.04 MiB through fake (train.py:8), which is not detached". */
+static void add_cleared(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add(out, "%s through ", MT_SIZE(caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0));
+    add_named(caveat, out);
+    mt_text_add(out, ", which is not detached");
+}
+
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) after 3 of 100 iterations; --steps all runs everything". */
 static const struct kind_words {
     const char *begin, *end;
@@ -233,6 +241,8 @@ static const struct kind_words {
                               "; see torch.cuda.set_device, and map_location of torch.load", add_card},
     [MT_CAVEAT_NOT_UPDATED] = {"gradients that no optimizer uses", "; see requires_grad_(False) and torch.no_grad()",
                                add_gradients},
+    [MT_CAVEAT_NOT_DETACHED] = {"gradients that are cleared without a use", "; see detach()", add_cleared},
+    [MT_CAVEAT_ZEROED] = {"gradients that are kept as zeros", "; see zero_grad(set_to_none=True)", add_gradients},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)

@@ -12,7 +12,7 @@ import zlib
 import pytest
 import torch
 from memtrace._library import find_program
-from memtrace.recording.not_updated import NotUpdated, merged
+from memtrace.recording.not_updated import Needless, merged
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
@@ -197,9 +197,9 @@ for _ in range(3):
 
 
 def test_layers_that_differ_in_their_number_are_one_row():
-    rows = [NotUpdated(f"net.layers.{layer}.base", "lora.py", 3, 2, 10) for layer in range(8)]
-    teacher = NotUpdated("teachers.0", "lora.py", 5, 1, 7)
-    assert list(merged([*rows, teacher])) == [NotUpdated("net.layers.*.base", "lora.py", 3, 16, 80), teacher]
+    rows = [Needless(f"net.layers.{layer}.base", "lora.py", 3, 2, 10) for layer in range(8)]
+    teacher = Needless("teachers.0", "lora.py", 5, 1, 7)
+    assert list(merged([*rows, teacher])) == [Needless("net.layers.*.base", "lora.py", 3, 16, 80), teacher]
 
 
 def test_gradients_that_no_optimizer_uses_are_found_with_the_variable_of_the_module(tmp_path):

@@ -17,10 +17,10 @@ SECOND = 2  # the step of an optimizer at which parameters are compared with its
 MOST_OPTIMIZERS = 4  # to follow: each requires two searches, and some programs have one for each parameter
 
 
-class NotUpdated(NamedTuple):
-    """A module with gradients that no optimizer uses."""
+class Needless(NamedTuple):
+    """Gradients that the program computes or keeps without need."""
 
-    name: str  # "teacher", "net.encoder"
+    name: str  # of their module: "teacher", "net.encoder"; in other files, what is named there
     file: str
     line: int
     parameters: int
@@ -34,7 +34,7 @@ class Gradients:
         self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.versions: dict[int, int] = {}  # of the parameters without an optimizer at a first step, by id
 
-    def before_step(self, optimizer: Any, frames: list[Any]) -> list[NotUpdated]:
+    def before_step(self, optimizer: Any, frames: list[Any]) -> list[Needless]:
         """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
         the parameter's version."""
         step = self.steps.get(optimizer, 0) + 1
@@ -61,17 +61,17 @@ def without_optimizer(modules: list[Any], optimizers: list[Any]) -> dict[int, to
             and one.grad.is_cuda and one.grad.layout == torch.strided}
 
 
-def merged(found: Iterable[NotUpdated]) -> Iterator[NotUpdated]:
+def merged(found: Iterable[Needless]) -> Iterator[Needless]:
     """Yields one row for modules whose paths differ only in numbers, such as the base layers of LoRA: "net.layers.*.base"."""
-    alike: dict[tuple[str, str, int], list[NotUpdated]] = {}
+    alike: dict[tuple[str, str, int], list[Needless]] = {}
     for one in found:
         alike.setdefault((re.sub(r"\.\d+(?=\.|$)", ".*", one.name), one.file, one.line), []).append(one)
     for key, group in alike.items():
-        yield group[0] if len(group) == 1 else NotUpdated(
+        yield group[0] if len(group) == 1 else Needless(
             *key, sum(one.parameters for one in group), sum(one.size for one in group))
 
 
-def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Iterator[NotUpdated]:
+def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Iterator[Needless]:
     """Yields the largest modules whose gradients all belong to `unchanged`, the ids of parameters."""
     inner = {id(child) for module in modules for child in module.children()}
     for root in modules:
@@ -80,7 +80,7 @@ def described(modules: list[Any], unchanged: set[int], frames: list[Any]) -> Ite
                 gradients = {id(one): local_of(one.grad).nbytes for one in module.parameters() if one.grad is not None}
                 holder = Names([root], frames).name(root)
                 name, file, line = (holder.name, holder.file, holder.line) if holder else (type(root).__name__, "", 0)
-                yield NotUpdated(name + path, file, line, len(gradients), sum(gradients.values()))
+                yield Needless(name + path, file, line, len(gradients), sum(gradients.values()))
 
 
 def largest(module: torch.nn.Module, path: str, unchanged: set[int]) -> Iterator[tuple[str, torch.nn.Module]]:

@@ -16,9 +16,11 @@ from . import holders
 from .holder_names import Holder, frames_from, frames_of_error
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
-from .not_updated import Gradients, NotUpdated
+from .not_detached import Detaching
+from .not_updated import Gradients, Needless
 from .program_phases import ProgramPhases
 from .weight_copies import weight_copies
+from .zeroed import Zeroing
 
 FIRST, SECOND = 2, 4  # consecutive rises after which the holders of a loop are compared
 LATER = 1  # additional rises for training steps: their model's calls have been compared by then
@@ -39,7 +41,7 @@ class Observer:
         self.library = library
         self.phases, self.iterations = ProgramPhases(library), Iterations(library, free)
         self.measure = measure
-        self.gradients = Gradients()
+        self.gradients, self.detaching, self.zeroing = Gradients(), Detaching(), Zeroing()
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
@@ -66,9 +68,24 @@ class Observer:
         if self.searches > 0 and not self.trains_a_model:
             self._search(self.steps, LATER)
 
-    def before_optimizer(self, optimizer: Any) -> list[NotUpdated]:
-        """Returns the modules with gradients that no optimizer uses, in the second step."""
-        return self.gradients.before_step(optimizer, frames_from(sys._getframe(1))) if self.searches > 0 else []
+    def before_backward(self, roots: list[Any]) -> Iterator[tuple[str, Needless]]:
+        """Yields the gradients that were set to zero since an optimizer's step, each as a kind of caveat and what it says. `roots` are
+        the nodes with which backward begins."""
+        if self.searches > 0:
+            self.detaching.before_backward(roots)
+            yield from (("zeroed", one) for one in self.zeroing.before_backward())
+
+    def before_optimizer(self, optimizer: Any) -> Iterator[tuple[str, Needless]]:
+        """Yields the modules with gradients that no optimizer uses, in the second step, and gradients that were computed for the step
+        of another optimizer and cleared."""
+        if self.searches > 0:
+            frames = frames_from(sys._getframe(1))
+            yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames))
+            yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames))
+
+    def after_optimizer(self, optimizer: Any) -> None:
+        if self.searches > 0:
+            self.zeroing.after_step(optimizer)
 
     def _search_kept(self, step: int) -> None:
         """Stores the holders of tensors that live through a step, such as a checkpoint, and of copies of the weights."""

@@ -13,8 +13,10 @@ import ctypes
 import math
 import os
 import pathlib
+import sys
 import threading
 import weakref
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -26,8 +28,9 @@ from .._settings import settings
 from . import abi, stacks
 from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
 from .handover import RANKS, store_arguments, tell, trace_of_rank
-from .labels import Labels
+from .labels import MOST_FRAMES, Labels
 from .live_objects import objects_of
+from .not_updated import Needless
 from .observer import Observer
 
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
@@ -123,6 +126,8 @@ class Watcher(Labels):
         if not is_tracing():
             self.ran_backward = True
             self.observer.phases.begin_backward()
+            if len(self.backwards) == 1:
+                self._note_gradients(self.observer.before_backward(roots_of(sys._getframe(1))))
 
     def close(self, outcome: int = 0) -> None:
         try:
@@ -178,11 +183,17 @@ class Watcher(Labels):
 
     def _before_optimizer(self, optimizer: Any) -> None:
         super()._before_optimizer(optimizer)
-        for one in self.observer.before_optimizer(optimizer) if optimizer is not None else ():
-            self.caveat("not_updated", one.name, one.file, one.line, one.parameters, size=one.size)
+        if optimizer is not None:
+            self._note_gradients(self.observer.before_optimizer(optimizer))
+
+    def _note_gradients(self, found: Iterable[tuple[str, Needless]]) -> None:
+        for kind, one in found:
+            self.caveat(kind, one.name, one.file, one.line, one.parameters, size=one.size)
 
     def _after_optimizer(self, optimizer: Any) -> None:
         super()._after_optimizer(optimizer)
+        if optimizer is not None:
+            self.observer.after_optimizer(optimizer)
         self.has_optimizer = self.sees_updates = True
         if self.updates:
             return  # it is part of another one, as in ZeroRedundancyOptimizer
@@ -235,6 +246,18 @@ class Watcher(Labels):
         if ranges and ranges.pop():
             self.end_step()
         return original(*given, **named)
+
+
+def roots_of(frame: Any) -> list[Any]:
+    """Returns the nodes with which a backward begins, from a frame that PyTorch's functions for backward called."""
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        outputs = frame.f_locals.get("t_outputs") if frame.f_code.co_name == "_engine_run_backward" else None
+        if outputs is not None:
+            return [one.grad_fn for one in outputs if isinstance(one, torch.Tensor)]
+        frame = frame.f_back
+    return []
 
 
 def optimizers() -> list[Any]:

@@ -135,22 +135,30 @@ static void add_card(const struct mt_caveat *row, struct mt_observations *out)
                                                                     .taken_at = ""};
 }
 
-/* Adds gradients that no optimizer uses. */
-static void add_not_updated(const struct mt_caveat *row, struct mt_observations *out)
+/* Adds gradients that are needless: no optimizer uses them, or the program clears or zeroes them. */
+static void add_gradients(const struct mt_caveat *row, struct mt_observations *out)
 {
-    if (row->kind == MT_CAVEAT_NOT_UPDATED && row->bytes >= LEAST_GRADIENTS)
-        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_NOT_UPDATED,
-                                                                    .change = MT_OBSERVED_CHANGE_FREEZE,
-                                                                    .phase = "",
-                                                                    .name = row->name,
-                                                                    .bytes = (uint64_t)row->bytes,
-                                                                    .full_at = -1,
-                                                                    .file = row->file,
-                                                                    .line = row->line,
-                                                                    .taken_at = ""};
+    static const struct {
+        mt_caveat_kind of;
+        mt_observed_kind kind;
+        mt_observed_change change;
+    } kinds[] = {{MT_CAVEAT_NOT_UPDATED, MT_OBSERVED_NOT_UPDATED, MT_OBSERVED_CHANGE_FREEZE},
+                 {MT_CAVEAT_NOT_DETACHED, MT_OBSERVED_NOT_DETACHED, MT_OBSERVED_CHANGE_DETACH_OUTPUT},
+                 {MT_CAVEAT_ZEROED, MT_OBSERVED_ZEROED, MT_OBSERVED_CHANGE_SET_TO_NONE}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (row->kind == kinds[i].of && row->bytes >= LEAST_GRADIENTS)
+            *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = kinds[i].kind,
+                                                                        .change = kinds[i].change,
+                                                                        .phase = "",
+                                                                        .name = row->name,
+                                                                        .bytes = (uint64_t)row->bytes,
+                                                                        .full_at = -1,
+                                                                        .file = row->file,
+                                                                        .line = row->line,
+                                                                        .taken_at = ""};
 }
 
-/* Adds loop growth that was measured during the run, memory on other cards, and gradients that are not used. */
+/* Adds loop growth that was measured during the run, memory on other cards, and needless gradients. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
     struct mt_caveat *rows;
@@ -159,7 +167,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     for (size_t i = 0; i < count; i++) {
         mt_program_phase phase;
         add_card(&rows[i], out);
-        add_not_updated(&rows[i], out);
+        add_gradients(&rows[i], out);
         if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
             continue;
         const char *name =

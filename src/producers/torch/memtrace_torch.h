@@ -223,8 +223,8 @@ void memtrace_torch_measure(const char *name, double value);
 
 /* Stores a caveat in all traces: a fact that makes the figures of the run incomplete or uncertain. It replaces an
  * earlier caveat with the same kind, name and place, so a total can be sent again. Kinds are "shortened", "not_run",
- * "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager", "other_card" and "not_updated"
- * (trace/store/caveat.h); another kind is ignored. Negative numbers, NAN, a NULL file and line 0 mean "unknown". */
+ * "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager", "other_card", "not_updated",
+ * "not_detached" and "zeroed" (trace/store/caveat.h); another kind is ignored. Negative numbers, NAN, a NULL file and line 0 mean "unknown". */
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value);
 

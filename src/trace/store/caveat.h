@@ -18,6 +18,10 @@
  *   eager      the program's compiler was disabled, so the figures are the eager program's; `name` says why
  *   other_card a rank allocated up to `bytes` on the card `name` ("cuda:0"), which is not its own
  *   not_updated  module `name` has gradients of `bytes` for `count` parameters that no optimizer updates
+ *   not_detached  backward goes through tensor `name` ("fake") to `count` parameters of another optimizer, whose
+ *              gradients of `bytes` the program clears before that optimizer's step
+ *   zeroed     optimizer `name` ("Adam") keeps gradients of `bytes` for `count` parameters, which the program sets to
+ *              zero after a step
  *   growth     memory grows by `bytes` per iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
@@ -30,7 +34,9 @@
     X(CHOICE, "choice")                                                                                                \
     X(EAGER, "eager")                                                                                                  \
     X(OTHER_CARD, "other_card")                                                                                        \
-    X(NOT_UPDATED, "not_updated")
+    X(NOT_UPDATED, "not_updated")                                                                                      \
+    X(NOT_DETACHED, "not_detached")                                                                                    \
+    X(ZEROED, "zeroed")
 
 #define X(name, text) MT_CAVEAT_##name,
 typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;
