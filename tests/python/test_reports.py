@@ -23,6 +23,7 @@ CASES = [
     (["p02_train_leak.py"], "kept graphs", "detach", "feats.values", 4, None),
     (["p03_ckpt_infer.py"], "checkpoint on the card", "map_location", "ck", 192, 384),
     (["p03_ckpt_infer.py", "cpu"], None, None, None, None, 227),
+    (["p07_amp.py", "amp"], "casts of autocast", "larger batch under autocast", None, 100, 1293),
     (["p08_ckpt_more.py", "one"], "one segment", "checkpoint each block", None, 928, 1361),
     (["p09_trainer_eval.py", "128"], "kept tensors", "eval_accumulation_steps", "all_preds.tensors", 477, 15947),
     (["p18_kv.py"], "kept tensors", "bound the cache", "self.k", 144, 17997),

@@ -1,5 +1,6 @@
 #include "analysis/advise/observe.h"
 
+#include "analysis/advise/observed_forward.h"
 #include "analysis/advise/observed_peak.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -323,5 +324,6 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(add_checkpoint(question, out));
     MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_VALIDATE, out));
     MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_GENERATE, out));
+    MT_TRY(mt_observations_add_forward(question, out));
     return mt_observations_add_peak(question, out);
 }

@@ -51,6 +51,20 @@ mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *ru
     return status;
 }
 
+mt_status mt_trace_next_event(struct mt_trace *trace, const struct mt_run *run, int64_t first, mt_event_kind kind,
+                              mt_phase phase, int64_t *out_event)
+{
+    mt_status status = MT_OK;
+    *out_event = 0;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT id FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 AND kind = ?3"
+                 " AND (requested_bytes = ?4 OR ?4 = ?5) ORDER BY id LIMIT 1",
+                 MT_BIND_INTEGER(first), MT_BIND_INTEGER(mt_query_end(run)), MT_BIND_INTEGER(kind),
+                 MT_BIND_INTEGER(phase), MT_BIND_INTEGER(MT_PHASE_COUNT))
+        *out_event = mt_statement_integer(row, 0);
+    return status;
+}
+
 mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
                                  const char **out_phase)
 {

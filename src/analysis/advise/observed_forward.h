@@ -1,0 +1,8 @@
+/* Observations about what a forward pass allocates in vain: copies that autocast makes and that outweigh what it saves, and graphs
+ * that no backward reads. */
+#pragma once
+
+#include "analysis/advise/observed.h"
+
+/* Adds them. Those found before are in `out`. */
+mt_status mt_observations_add_forward(const struct mt_question *question, struct mt_observations *out);
