@@ -206,6 +206,42 @@ static mt_status add_leaks(const struct mt_question *question, struct mt_observa
     return status == MT_USAGE ? MT_OK : status;
 }
 
+/* True if an observation is about the holder. */
+static bool is_observed(const struct mt_observations *observations, const struct mt_holder_row *holder)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].holder == holder)
+            return true;
+    return false;
+}
+
+/* Returns the change for iterations that add to one graph: of a loss, or of a state. */
+static mt_observed_change change_of_one_graph(const struct mt_holder_row *holder)
+{
+    enum { SCALAR_BYTES = 8 };
+    return is_phase(holder->phase, MT_PROGRAM_PHASE_TRAIN) && holder->first_bytes <= SCALAR_BYTES
+               ? MT_OBSERVED_CHANGE_BACKWARD_EACH
+               : change_of_graphs(holder->phase, holder);
+}
+
+/* Adds loops whose iterations add to one graph, though memory does not grow from step to step. */
+static void add_chains(struct mt_observations *out)
+{
+    for (size_t i = 0; i < out->holder_count; i++) {
+        const struct mt_holder_row *holder = &out->holders[i];
+        if (is_held_by(holder, MT_HOLDER_CHAIN) && !is_observed(out, holder))
+            *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_ONE_GRAPH,
+                                                                        .change = change_of_one_graph(holder),
+                                                                        .phase = holder->phase,
+                                                                        .bytes = holder->held_bytes,
+                                                                        .full_at = -1,
+                                                                        .file = holder->loop_file,
+                                                                        .line = holder->loop_line,
+                                                                        .taken_at = "",
+                                                                        .holder = holder};
+    }
+}
+
 /* Adds memory that exceptions keep, with the holder that keeps most. */
 static void add_traceback(struct mt_observations *out)
 {
@@ -319,6 +355,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(add_growths(question, out, &trains));
     if (!trains)
         MT_TRY(add_leaks(question, out));
+    add_chains(out);
     add_traceback(out);
     add_copies(out);
     MT_TRY(add_checkpoint(question, out));
