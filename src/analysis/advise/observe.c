@@ -79,12 +79,15 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
         found.kind = MT_OBSERVED_KEPT_TENSORS;
         found.change = change_of_collecting(found.phase, holder);
     }
+    struct mt_observed views = found;
+    views.kind = MT_OBSERVED_KEPT_VIEWS;
+    views.change = MT_OBSERVED_CHANGE_CLONE_VIEWS;
+    const bool has_views = is_held_by(holder, MT_HOLDER_VIEW), is_cache = found.change == MT_OBSERVED_CHANGE_BOUND_CACHE;
+    if (has_views && !is_cache)
+        *MT_HOST_ADD(out->items, out->count) = views;
     *MT_HOST_ADD(out->items, out->count) = found;
-    if (!is_held_by(holder, MT_HOLDER_VIEW))
-        return;
-    found.kind = MT_OBSERVED_KEPT_VIEWS;
-    found.change = MT_OBSERVED_CHANGE_CLONE_VIEWS;
-    *MT_HOST_ADD(out->items, out->count) = found;
+    if (has_views && is_cache)
+        *MT_HOST_ADD(out->items, out->count) = views;
 }
 
 /* Returns the holder with most of the memory allocated in a phase; NULL: unknown. */
