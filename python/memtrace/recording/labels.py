@@ -105,6 +105,8 @@ class Labels:
         self.updates: list[Update] = []  # running ones, nested
         # of optimizers: number of labelled state tensors
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        # of optimizers: their parameters that belong to no module
+        self.unowned: weakref.WeakKeyDictionary[Any, list[weakref.ref[torch.Tensor]]] = weakref.WeakKeyDictionary()
         # of running optimizers: addresses of the first parameter and its states before the step
         self.first_starts: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
@@ -361,6 +363,7 @@ class Labels:
         self.updates.append(Update(optimizer, self.phase_now, id(sys.exc_info()[1])))
         if optimizer is not None:
             self.first_starts[optimizer] = self._starts_of_first(optimizer)
+            self._label_unowned(optimizer)
         self.spread.before_optimizer()
         self._phase("optimizer", self.optimizer)
         if optimizer is not None and optimizer not in self.known_state and hasattr(optimizer, "_init_group"):
@@ -371,6 +374,17 @@ class Labels:
         self._phase(*update.phase_before)
         if update.handled == id(sys.exc_info()[1]):  # the step did not fail
             self._after_optimizer(update.optimizer)
+
+    def _label_unowned(self, optimizer: Any) -> None:
+        """Labels parameters that belong to no module, such as fp32 copies of half-precision weights, and gradients that the program sets
+        itself."""
+        if optimizer not in self.unowned:
+            owners = self._owners()
+            self.unowned[optimizer] = [weakref.ref(one) for group in optimizer.param_groups for one in group["params"]
+                                       if id(one) not in owners]
+            self.relabel_all([one for one in (weak() for weak in self.unowned[optimizer]) if one is not None], self.param)
+        gradients = [one.grad for one in (weak() for weak in self.unowned[optimizer]) if one is not None]
+        self.relabel_all([one for one in gradients if one is not None], self.gradient)
 
     def _label_as_made(self, optimizer: Any) -> None:
         """Labels the state of each group of parameters as soon as it is created, before the step, which may contain the peak."""
