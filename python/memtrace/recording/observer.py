@@ -44,6 +44,7 @@ class Observer:
         self.gradients, self.detaching, self.zeroing = Gradients(), Detaching(), Zeroing()
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
+        self.handled = 0  # the id of the last exception whose traceback was searched
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
@@ -112,10 +113,11 @@ class Observer:
         return bool(self.library.memtrace_torch_module_is_called(id(module)))
 
     def _search_traceback(self) -> None:
-        """Stores the memory kept by an out-of-memory error's traceback, if the program calls its model while it handles the error."""
+        """Stores the memory kept by an exception's traceback, if the program calls its model while it handles the exception."""
         error = sys.exc_info()[1]
-        if self.searches > 0 and isinstance(error, torch.OutOfMemoryError):
+        if self.searches > 0 and error is not None and self.handled != id(error):
             self.searches -= 1
+            self.handled = id(error)
             found = holders.census(frames_from(caller())).values()
             self._store_large(one for one in found if one.kind == "traceback")
 
