@@ -56,12 +56,23 @@ static void every_change_has_words_for_each_program(void **state)
         }
 }
 
+/* Autocast's cache keeps copies of weights, and del of a variable does not free them. */
+static void weight_casts_that_are_freed_late_have_a_change_of_their_own(void **state)
+{
+    (void)state;
+    struct mt_finding finding = {.pattern = MT_PATTERN_LATE_FREE, .role = mt_role_name(MT_ROLE_WEIGHT_CAST)};
+    assert_int_equal(mt_finding_hint(&finding), MT_HINT_END_AUTOCAST);
+    finding.role = mt_role_name(MT_ROLE_TEMPORARY);
+    assert_int_equal(mt_finding_hint(&finding), MT_HINT_FREE_AFTER_USE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_has_a_name_of_its_own_and_words),
         cmocka_unit_test(every_kind_has_a_change_for_blocks_of_any_role),
         cmocka_unit_test(every_change_has_words_for_each_program),
+        cmocka_unit_test(weight_casts_that_are_freed_late_have_a_change_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

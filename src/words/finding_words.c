@@ -37,6 +37,9 @@ struct hint_words {
 static const struct hint_words hints[MT_HINT_COUNT] = {
     [MT_HINT_ZERO_GRAD_EARLY] = {.option = "--zero-grad before-forward",
                                  .pytorch = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()"},
+    [MT_HINT_END_AUTOCAST] = {"free copies of weights after their last use", NULL,
+                              "call backward() after autocast's region, whose cache keeps them until it ends, or use "
+                              "torch.autocast(..., cache_enabled=False)"},
     [MT_HINT_FREE_AFTER_USE] = {"free it after its last use", NULL,
                                 "del the variable or leave the function that holds it"},
     [MT_HINT_LEAVE_OUT] = {"nothing uses it: remove it, or keep it on the host", NULL, NULL},

@@ -65,6 +65,7 @@ enum {
     X(ZERO_GRAD_EARLY, KEPT_GRADIENTS, 0, LINE)                /* clear gradients before the forward pass */           \
     X(NO_BACKWARD, LATE_FREE, MT_OF(ACTIVATION), ORDER)        /* run without backward: it reads nothing saved */      \
     X(LEAVE_OUT, LATE_FREE, MT_OF(PARAMETER), REMOVAL)         /* no step needs it */                                  \
+    X(END_AUTOCAST, LATE_FREE, MT_OF(WEIGHT_CAST), ORDER)      /* its cache keeps copies until its region ends */      \
     X(FREE_AFTER_USE, LATE_FREE, 0, ORDER)                     /* drop the last reference after the last use */        \
     X(ALLOCATE_AT_USE, EARLY_ALLOCATION, 0, ORDER)             /* allocate at the first use */                         \
     X(OFFLOAD_PARAMETERS, IDLE, MT_OF(PARAMETER), STATE)       /* keep them on the host, or sharded */                 \
