@@ -88,12 +88,16 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
 {
     static const struct hint_words variable = {
         .pytorch = "del the variable that holds it after its last use, such as logits after the loss"};
+    static const struct hint_words graph = {
+        .pytorch = "if no backward follows, call the model under torch.no_grad(); otherwise del the variable that "
+                   "holds it after its last use, such as logits after the loss"};
     static const struct hint_words unread = {
         .change = "no step that ran reads it: copy it to the card when a step needs it, or remove it"};
     static const struct hint_words idle = {
         .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
     switch (hint) {
     case MT_HINT_NO_BACKWARD:
+        return &graph;
     case MT_HINT_FREE_AFTER_USE:
         return &variable;
     case MT_HINT_LEAVE_OUT:
@@ -156,6 +160,8 @@ void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_progr
     const mt_hint hint = mt_finding_hint(finding);
     if (hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL)
         add_dropped(finding->holder, out);
+    else if (hint == MT_HINT_NO_BACKWARD && finding->holder != NULL)
+        mt_hint_add(MT_HINT_FREE_AFTER_USE, program, out);
     else
         mt_hint_add(hint, program, out);
 }

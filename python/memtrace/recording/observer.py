@@ -44,6 +44,7 @@ class Observer:
         self.gradients, self.detaching, self.zeroing = Gradients(), Detaching(), Zeroing()
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
+        self.updates: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # steps of each optimizer
         self.handled = 0  # the id of the last exception whose traceback was searched
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
         self.trains_a_model = False  # the holders of a loop that trains were searched
@@ -81,8 +82,19 @@ class Observer:
         of another optimizer and cleared."""
         if self.searches > 0:
             frames = frames_from(sys._getframe(1))
+            self.updates[optimizer] = self.updates.get(optimizer, 0) + 1
+            if self.updates[optimizer] == KEPT_FROM:
+                self._search_outputs(frames)
             yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames))
             yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames))
+
+    def _search_outputs(self, frames: list[Any]) -> None:
+        """Stores the holders of tensors with graphs that variables kept through backward, such as logits."""
+        tensors = [one for one in holders.tensors_to_name() if one.grad_fn is not None]
+        least = self.library.memtrace_torch_live() // LEAST_SHARE
+        for holder in holders.census(frames, tensors).values():
+            if holder.size >= least:
+                self._store_one(holder, holder.size, None)
 
     def after_optimizer(self, optimizer: Any) -> None:
         if self.searches > 0:
