@@ -369,3 +369,66 @@ for _ in range(5):
         optimizer.step()
 """, options=["--steps", "all"])
     assert answer["observations"] == [] and all(one["pattern"] != "leak across steps" for one in answer["findings"])
+
+
+def test_one_graph_zeroed_gradients_and_an_evaluation_with_graphs_are_found(tmp_path):
+    program = """
+import torch
+from torch import nn
+net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(4)]).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def train():
+    total = 0
+    for _ in range(6):
+        total = total + net(torch.randn(1024, 1024, device="cuda")).mean()
+    optimizer.zero_grad(set_to_none=False)
+    total.backward()
+    optimizer.step()
+def evaluate():
+    for _ in range(4):
+        output = net(torch.randn(16384, 1024, device="cuda"))
+for _ in range(4):
+    train()
+evaluate()
+"""
+    found = by_change(advise(tmp_path, program, options=["--steps", "all"]))
+    graph = found["backward in each iteration"]
+    assert (graph["detector"], graph["holder"]["name"], graph["line"]) == ("one graph", "total", 9)
+    zeroed = found["set_to_none=True"]
+    assert (zeroed["detector"], zeroed["name"], zeroed["bytes"]) == ("gradients set to zero", "SGD", 4 * 1025 * 4096)
+    unread = found["no_grad"]
+    assert (unread["detector"], unread["name"], unread["line"]) == ("graph without backward", "evaluate", 15)
+    assert unread["bytes"] >= 8 * 16384 * 4096
+
+
+def test_an_exceptions_frame_one_hot_labels_and_gradients_set_by_hand_are_found(tmp_path):
+    """The exception is the program's own, and the fp32 copies that the optimizer updates belong to no module."""
+    program = """
+import torch
+from torch import nn
+net = nn.Linear(1024, 4096).cuda().half()
+copies = [one.detach().float().requires_grad_() for one in net.parameters()]
+optimizer = torch.optim.Adam(copies)
+def attempt(batch):
+    logits = net(torch.randn(batch, 1024, device="cuda", dtype=torch.half))
+    if batch > 2048:
+        raise ValueError("too many")
+    labels = nn.functional.one_hot(torch.randint(4096, (batch,), device="cuda"), 4096)
+    (labels * logits.log_softmax(-1)).mean().backward()
+    for copy, one in zip(copies, net.parameters()):
+        copy.grad, one.grad = one.grad.float(), None
+    optimizer.step()
+try:
+    attempt(4096)
+except ValueError:
+    for _ in range(3):
+        attempt(2048)
+"""
+    answer = advise(tmp_path, program)
+    found = by_change(answer)
+    assert found["leave the except block"]["holder"]["name"] == "frame of attempt"
+    labels = found["class indices"]
+    assert (labels["detector"], labels["bytes"]) == ("one-hot labels", 2048 * 4096 * 8)
+    assert labels["allocated_at"] == line_of(program, "one_hot")
+    gradients = [one for one in answer["findings"] if one["pattern"] == "gradients in forward"]
+    assert [one["bytes"] for one in gradients] == [1025 * 4096 * 4]
