@@ -25,6 +25,7 @@ class Reach(NamedTuple):
 
     nodes: frozenset[int]  # by number
     parameters: dict[int, int]  # the largest number of a node that uses a parameter, by the parameter's id
+    gradients: dict[int, tuple[int, int]]  # as state_of, before the backward, by the parameter's id
 
 
 class Suspect(NamedTuple):
@@ -35,11 +36,17 @@ class Suspect(NamedTuple):
     found: Needless
 
 
+def state_of(gradient: Optional[torch.Tensor]) -> tuple[int, int]:
+    """Returns a gradient's id and version, one of which changes when backward adds to it."""
+    return (0, 0) if gradient is None else (id(gradient), gradient._version)
+
+
 def reach_of(roots: Iterable[Any]) -> Reach:
     """Follows the graphs that end with some nodes."""
     waiting = [node for node in roots if node is not None]
     nodes = {node._sequence_nr() for node in waiting}
     parameters: dict[int, int] = {}
+    gradients: dict[int, tuple[int, int]] = {}
     while waiting:
         node = waiting.pop()
         number = node._sequence_nr()
@@ -47,10 +54,11 @@ def reach_of(roots: Iterable[Any]) -> Reach:
             variable = getattr(one, "variable", None)
             if variable is not None:
                 parameters[id(variable)] = max(number, parameters.get(id(variable), 0))
+                gradients[id(variable)] = state_of(variable.grad)
             elif one is not None and one._sequence_nr() not in nodes:
                 nodes.add(one._sequence_nr())
                 waiting.append(one)
-    return Reach(frozenset(nodes), parameters)
+    return Reach(frozenset(nodes), parameters, gradients)
 
 
 def ids_of(optimizer: Any) -> set[int]:
@@ -58,9 +66,9 @@ def ids_of(optimizer: Any) -> set[int]:
 
 
 def gradients_of(optimizer: Any, reached: Reach) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
-    """Returns the parameters of an optimizer that a backward reached, with their gradients on a card."""
+    """Returns the parameters of an optimizer to whose gradients on a card a backward has added, with the gradients."""
     return [(one, one.grad) for group in optimizer.param_groups for one in group["params"]
-            if id(one) in reached.parameters and one.grad is not None and one.grad.is_cuda]
+            if one.grad is not None and one.grad.is_cuda and state_of(one.grad) != reached.gradients.get(id(one), state_of(one.grad))]
 
 
 class Detaching:

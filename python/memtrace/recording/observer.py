@@ -17,7 +17,7 @@ from .holder_names import Holder, frames_from, frames_of_error
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
 from .not_detached import Detaching
-from .not_updated import Gradients, Needless
+from .not_updated import MOST_OPTIMIZERS, Gradients, Needless
 from .program_phases import ProgramPhases
 from .weight_copies import weight_copies
 from .zeroed import Zeroing
@@ -25,6 +25,7 @@ from .zeroed import Zeroing
 FIRST, SECOND = 2, 4  # consecutive rises after which the holders of a loop are compared
 LATER = 1  # additional rises for training steps: their model's calls have been compared by then
 MOST_SEARCHES = 8  # in a run
+MOST_TRACEBACKS = 2  # searched in a run, since a loop may handle an exception in each iteration
 MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 64  # of one holder, the largest
 KEPT_FROM, KEPT_TO = 2, 3  # tensors that exist when both of these steps begin are kept ones, whose holders are named
@@ -45,7 +46,7 @@ class Observer:
         self.steps: Optional[Loop] = None
         self.kept: list[weakref.ref[torch.Tensor]] = []
         self.updates: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # steps of each optimizer
-        self.handled = 0  # the id of the last exception whose traceback was searched
+        self.handled: set[int] = set()  # the ids of exceptions whose tracebacks were searched
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
@@ -83,7 +84,7 @@ class Observer:
         if self.searches > 0:
             frames = frames_from(sys._getframe(1))
             self.updates[optimizer] = self.updates.get(optimizer, 0) + 1
-            if self.updates[optimizer] == KEPT_FROM:
+            if self.updates[optimizer] == KEPT_FROM and len(self.updates) <= MOST_OPTIMIZERS:
                 self._search_outputs(frames)
             yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames))
             yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames))
@@ -127,9 +128,9 @@ class Observer:
     def _search_traceback(self) -> None:
         """Stores the memory kept by an exception's traceback, if the program calls its model while it handles the exception."""
         error = sys.exc_info()[1]
-        if self.searches > 0 and error is not None and self.handled != id(error):
+        if self.searches > 0 and error is not None and id(error) not in self.handled and len(self.handled) < MOST_TRACEBACKS:
             self.searches -= 1
-            self.handled = id(error)
+            self.handled.add(id(error))
             found = holders.census(frames_from(caller())).values()
             self._store_large(one for one in found if one.kind == "traceback")
 

@@ -126,7 +126,7 @@ class Watcher(Labels):
         if not is_tracing():
             self.ran_backward = True
             self.observer.phases.begin_backward()
-            if len(self.backwards) == 1:
+            if accumulates and len(self.backwards) == 1:
                 self._note_gradients(self.observer.before_backward(roots_of(sys._getframe(1))))
 
     def close(self, outcome: int = 0) -> None:
