@@ -123,13 +123,18 @@ static mt_status find_lines_of_findings(const struct mt_question *question, stru
     return status;
 }
 
-/* Returns the holder of blocks that the finding's line and operator allocate in other steps; NULL: unknown. A finding about several
- * operators has the line of its largest block. */
+/* True if a holder keeps what an operator allocates that the finding is about. A finding about several operators has the line of its
+ * largest block, so the holder must keep most of all. */
+static bool keeps_alike(const struct mt_holder_row *holder, const struct mt_finding *finding)
+{
+    return finding->op[0] != '\0' ? strcmp(holder->op, finding->op) == 0 : holder->held_bytes >= finding->bytes / 2;
+}
+
+/* Returns the holder of blocks that the finding's line and operator allocate in other steps; NULL: unknown. */
 static const struct mt_holder_row *holder_of_line(const struct mt_observations *known, const struct mt_finding *finding)
 {
     for (size_t i = 0; i < known->holder_count && finding->taken_at[0] != '\0'; i++)
-        if (strcmp(known->holders[i].taken_at, finding->taken_at) == 0 &&
-            (finding->op[0] == '\0' || strcmp(known->holders[i].op, finding->op) == 0))
+        if (strcmp(known->holders[i].taken_at, finding->taken_at) == 0 && keeps_alike(&known->holders[i], finding))
             return &known->holders[i];
     return NULL;
 }
