@@ -228,6 +228,15 @@ static void add_casts(const struct mt_observed *observed, struct mt_text *out)
                 MT_SIZE(observed->bytes));
 }
 
+static void add_cached_casts(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(
+        out,
+        "backward() runs inside of autocast's region, whose cache keeps %s of weights in half precision next to "
+        "the fp32 originals until the region ends",
+        MT_SIZE(observed->bytes));
+}
+
 static void add_unread_graph(const struct mt_observed *observed, struct mt_text *out)
 {
     mt_text_add(out, "At the peak, %s are activations that autograd keeps for a backward that does not run",
@@ -264,6 +273,7 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         [MT_OBSERVED_NOT_DETACHED] = add_not_detached,
         [MT_OBSERVED_ZEROED] = add_zeroed,
         [MT_OBSERVED_CASTS] = add_casts,
+        [MT_OBSERVED_CACHED_CASTS] = add_cached_casts,
         [MT_OBSERVED_UNREAD_GRAPH] = add_unread_graph,
         [MT_OBSERVED_WEIGHT_COPY] = add_copy,
         [MT_OBSERVED_EVALUATION] = add_evaluation,
@@ -314,6 +324,8 @@ const char *mt_observed_change_words(mt_observed_change change)
                                              "call backward() without retain_graph=True",
         [MT_OBSERVED_CHANGE_SET_TO_NONE] = "optimizer.zero_grad(set_to_none=True), the default, right after "
                                            "optimizer.step()",
+        [MT_OBSERVED_CHANGE_END_AUTOCAST] = "call backward() after the region, or use torch.autocast(..., "
+                                            "cache_enabled=False)",
         [MT_OBSERVED_CHANGE_AUTOCAST_BATCH] =
             "autocast saves memory with larger batches; with this one, leave it out, or "
             "keep the weights themselves in half precision, as in model.bfloat16()",

@@ -432,3 +432,21 @@ except ValueError:
     assert labels["allocated_at"] == line_of(program, "one_hot")
     gradients = [one for one in answer["findings"] if one["pattern"] == "gradients in forward"]
     assert [one["bytes"] for one in gradients] == [1025 * 4096 * 4]
+
+
+def test_a_backward_inside_of_autocast_keeps_the_copies_of_its_cache(tmp_path):
+    program = """
+import sys, torch
+from torch import nn
+net = nn.Sequential(*[nn.Linear(2048, 2048, bias=False) for _ in range(4)]).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.float16, cache_enabled=sys.argv[1] == "cached"):
+        net(torch.randn(64, 2048, device="cuda")).float().square().mean().backward()
+    optimizer.step()
+"""
+    cached = by_change(advise(tmp_path, program, "cached"))["backward outside autocast"]
+    assert (cached["detector"], cached["bytes"]) == ("casts in autocast's cache", 4 * 2048 * 2048 * 2)
+    costly = by_change(advise(tmp_path, program, "not cached"))["larger batch under autocast"]
+    assert costly["bytes"] == 3 * 2048 * 2048 * 2 + 64 * 2048 * 2  # backward does not need the first weight

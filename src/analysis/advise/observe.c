@@ -82,7 +82,8 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     struct mt_observed views = found;
     views.kind = MT_OBSERVED_KEPT_VIEWS;
     views.change = MT_OBSERVED_CHANGE_CLONE_VIEWS;
-    const bool has_views = is_held_by(holder, MT_HOLDER_VIEW), is_cache = found.change == MT_OBSERVED_CHANGE_BOUND_CACHE;
+    const bool has_views = is_held_by(holder, MT_HOLDER_VIEW),
+               is_cache = found.change == MT_OBSERVED_CHANGE_BOUND_CACHE;
     if (has_views && !is_cache)
         *MT_HOST_ADD(out->items, out->count) = views;
     *MT_HOST_ADD(out->items, out->count) = found;

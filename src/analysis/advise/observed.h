@@ -23,18 +23,19 @@
     X(NOT_DETACHED, "not detached")         /* the output of a model that another optimizer updates */                 \
     X(ZEROED, "gradients set to zero")      /* not freed, so they stay during the forward pass */                      \
     X(CASTS, "casts of autocast")           /* take more than activations in half precision save */                    \
-    X(UNREAD_GRAPH, "graph without backward") /* a model is called with gradients, and no backward follows */          \
-    X(WEIGHT_COPY, "copy of the weights")     /* an average or a stored state, on the card between steps */            \
-    X(EVALUATION, "peak outside training")    /* validation or generation takes more than training, without growth */  \
-    X(GATHERED, "gathered at once")           /* FSDP shards the model as a whole, not its blocks */                   \
-    X(BUCKETS, "gradient buckets")            /* of DDP, next to the gradients */                                      \
-    X(ONE_SEGMENT, "one segment")             /* a checkpointed segment over many layers, computed again at once */    \
-    X(SCORES, "attention scores")             /* a value for each pair of positions, kept for backward */              \
-    X(ONE_HOT, "one-hot labels")              /* a value for each class, in int64 */                                   \
-    X(TABLES, "gradients of tables")          /* dense gradients of huge embedding tables */                           \
-    X(JACOBIAN, "jacobian")                   /* a whole one, or a Hessian, and what computes it */                    \
-    X(LORA_DROPOUT, "dropout of LoRA")        /* keeps a copy of the input of each adapted layer */                    \
-    X(FOREACH, "foreach temporaries")         /* an optimizer computes lists of tensors, each as large as the weights */
+    X(CACHED_CASTS, "casts in autocast's cache") /* through backward, which is inside of its region */                 \
+    X(UNREAD_GRAPH, "graph without backward")    /* a model is called with gradients, and no backward follows */       \
+    X(WEIGHT_COPY, "copy of the weights")        /* an average or a stored state, on the card between steps */         \
+    X(EVALUATION, "peak outside training") /* validation or generation takes more than training, without growth */     \
+    X(GATHERED, "gathered at once")        /* FSDP shards the model as a whole, not its blocks */                      \
+    X(BUCKETS, "gradient buckets")         /* of DDP, next to the gradients */                                         \
+    X(ONE_SEGMENT, "one segment")          /* a checkpointed segment over many layers, computed again at once */       \
+    X(SCORES, "attention scores")          /* a value for each pair of positions, kept for backward */                 \
+    X(ONE_HOT, "one-hot labels")           /* a value for each class, in int64 */                                      \
+    X(TABLES, "gradients of tables")       /* dense gradients of huge embedding tables */                              \
+    X(JACOBIAN, "jacobian")                /* a whole one, or a Hessian, and what computes it */                       \
+    X(LORA_DROPOUT, "dropout of LoRA")     /* keeps a copy of the input of each adapted layer */                       \
+    X(FOREACH, "foreach temporaries")      /* an optimizer computes lists of tensors, each as large as the weights */
 
 /* X(change, name). */
 #define MT_OBSERVED_CHANGES(X)                                                                                         \
@@ -56,6 +57,7 @@
     X(FREEZE, "freeze")                              /* no gradients for the module */                                 \
     X(DETACH_OUTPUT, "detach the output")            /* of the other model, in the step of this one */                 \
     X(SET_TO_NONE, "set_to_none=True")               /* free gradients */                                              \
+    X(END_AUTOCAST, "backward outside autocast")     /* so that its cache is empty */                                  \
     X(AUTOCAST_BATCH, "larger batch under autocast") /* or no autocast */                                              \
     X(COPY_ON_HOST, "copy on the host")              /* keep an average or a stored state there */                     \
     X(EVAL_BATCH, "smaller evaluation batch")        /* or one without gradients */                                    \

@@ -1,105 +1,14 @@
 #include "analysis/advise/observed_forward.h"
 
+#include "analysis/advise/observed_casts.h"
 #include "analysis/advise/observed_sums.h"
 #include "base/memory.h"
 #include "base/order.h"
-#include "base/types.h"
 #include "trace/query/lookup.h"
 #include "trace/query/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { LEAST_PART_OF_CASTS = 20 }; /* of what is allocated at the moment */
-
-/* ---- the copies of autocast ---- */
-
-static bool is_half(const struct mt_label_row *label)
-{
-    return strcmp(label->dtype, mt_dtype_name(MT_BF16)) == 0 || strcmp(label->dtype, mt_dtype_name(MT_F16)) == 0;
-}
-
-/* True for a copy in half precision: of a weight, or of an input or activation that backward reads. */
-static bool is_cast(const struct mt_label_row *label)
-{
-    return mt_label_is_role(label, MT_ROLE_WEIGHT_CAST) ||
-           (mt_label_is_role(label, MT_ROLE_ACTIVATION) && is_half(label) && strcmp(label->op, "aten::_to_copy") == 0);
-}
-
-static bool is_saving(const struct mt_label_row *label)
-{
-    return mt_label_is_role(label, MT_ROLE_ACTIVATION) && is_half(label) && !is_cast(label);
-}
-
-static bool has_weight_cast(const struct mt_label_row *labels, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (mt_label_is_role(&labels[i], MT_ROLE_WEIGHT_CAST))
-            return true;
-    return false;
-}
-
-/* Finds the end of the first model's call in the step of the peak, when backward's inputs are live; 0: there is none. */
-static mt_status find_end_of_forward(const struct mt_question *question, const struct mt_peak_row *peak,
-                                     int64_t *out_event)
-{
-    int64_t first, last;
-    *out_event = 0;
-    if (peak->event == 0 || peak->step == MT_STEP_BEFORE)
-        return MT_OK;
-    MT_TRY(mt_trace_step_events(question->trace, question->run, peak->step, &first, &last));
-    MT_TRY(mt_trace_next_event(question->trace, question->run, first, MT_EVENT_PHASE, MT_PHASE_LOSS, out_event));
-    *out_event = *out_event <= last ? *out_event : 0;
-    return MT_OK;
-}
-
-/* Adds the casts if they take more than the other activations in half precision save, which is as much as those take. */
-static mt_status add_casts(const struct mt_question *question, const struct mt_moment_blocks *moment,
-                           struct mt_observations *out)
-{
-    const struct mt_block_sum casts = mt_block_sum_of(moment, is_cast);
-    struct mt_observed found = {.kind = MT_OBSERVED_CASTS,
-                                .change = MT_OBSERVED_CHANGE_AUTOCAST_BATCH,
-                                .phase = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN),
-                                .bytes = casts.bytes,
-                                .full_at = -1,
-                                .file = "",
-                                .taken_at = ""};
-    if (casts.bytes <= mt_block_sum_of(moment, is_saving).bytes || casts.bytes < moment->bytes / LEAST_PART_OF_CASTS)
-        return MT_OK;
-    MT_TRY(mt_trace_lines(question->trace, question->run, &casts.event, 1, &found.taken_at));
-    *MT_HOST_ADD(out->items, out->count) = found;
-    return MT_OK;
-}
-
-/* Reads the blocks that are live at a moment. The caller frees them. */
-static mt_status read_moment(const struct mt_question *question, int64_t event, struct mt_block_row **out_blocks,
-                             struct mt_moment_blocks *moment)
-{
-    MT_TRY(mt_trace_live(question->trace, question->run, event, out_blocks, &moment->count));
-    moment->blocks = *out_blocks;
-    for (size_t i = 0; i < moment->count; i++)
-        moment->bytes += moment->blocks[i].block_bytes;
-    return MT_OK;
-}
-
-static mt_status find_casts(const struct mt_question *question, const struct mt_peak_row *peak,
-                            struct mt_moment_blocks moment, struct mt_observations *out)
-{
-    struct mt_block_row *blocks = NULL;
-    int64_t event = 0;
-    if (!has_weight_cast(moment.labels, moment.label_count))
-        return MT_OK;
-    MT_TRY(find_end_of_forward(question, peak, &event));
-    if (event == 0)
-        return MT_OK;
-    mt_status status = read_moment(question, event, &blocks, &moment);
-    MT_THEN(status, add_casts(question, &moment, out));
-    free(blocks);
-    return status;
-}
-
-/* ---- graphs without backward ---- */
 
 /* Two calls of models: the one with the peak, and the next. 0: unknown, or there is none. */
 struct calls {
@@ -207,11 +116,11 @@ static mt_status sum_calls(const struct mt_question *question, const struct call
 {
     struct mt_moment_blocks later = moment;
     struct mt_block_row *at_later = NULL, *at_end = NULL;
-    mt_status status = read_moment(question, calls->backward, &at_later, &later);
+    mt_status status = mt_moment_blocks_read(question, calls->backward, &at_later, &later);
     *out_bytes = 0;
     for (int i = 0; i < 2 && status == MT_OK; i++) {
         struct mt_moment_blocks end = moment;
-        status = read_moment(question, calls->end[i], &at_end, &end);
+        status = mt_moment_blocks_read(question, calls->end[i], &at_end, &end);
         if (status != MT_OK)
             break;
         sums[i] = sum_without_backward(&end, calls->begin[i], &later);
@@ -259,7 +168,7 @@ mt_status mt_observations_add_forward(const struct mt_question *question, struct
     mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
     MT_THEN(status, mt_trace_labels(question->trace, question->run, &labels, &moment.label_count));
     moment.labels = labels;
-    MT_THEN(status, find_casts(question, &peak, moment, out));
+    MT_THEN(status, mt_observations_add_casts(question, &peak, moment, out));
     MT_THEN(status, find_unread(question, &peak, moment, out));
     mt_peak_row_release(&peak);
     free(labels);

@@ -56,3 +56,14 @@ mt_status mt_observations_add_sum(const struct mt_question *question, const stru
     *MT_HOST_ADD(out->items, out->count) = found;
     return MT_OK;
 }
+
+mt_status mt_moment_blocks_read(const struct mt_question *question, int64_t event, struct mt_block_row **out_blocks,
+                                struct mt_moment_blocks *moment)
+{
+    MT_TRY(mt_trace_live(question->trace, question->run, event, out_blocks, &moment->count));
+    moment->blocks = *out_blocks;
+    moment->bytes = 0;
+    for (size_t i = 0; i < moment->count; i++)
+        moment->bytes += moment->blocks[i].block_bytes;
+    return MT_OK;
+}

@@ -19,6 +19,10 @@ struct mt_block_sum {
     uint64_t layers; /* one bit for each, modulo their number */
 };
 
+/* Reads the blocks that are live at a moment, and sums them; the labels stay. The caller frees *out_blocks, which the moment borrows. */
+mt_status mt_moment_blocks_read(const struct mt_question *question, int64_t event, struct mt_block_row **out_blocks,
+                                struct mt_moment_blocks *moment);
+
 bool mt_label_is_role(const struct mt_label_row *label, mt_role role);
 bool mt_label_is_in_phase(const struct mt_label_row *label, mt_phase phase);
 
