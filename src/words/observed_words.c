@@ -230,11 +230,10 @@ static void add_casts(const struct mt_observed *observed, struct mt_text *out)
 
 static void add_cached_casts(const struct mt_observed *observed, struct mt_text *out)
 {
-    mt_text_add(
-        out,
-        "backward() runs inside of autocast's region, whose cache keeps %s of weights in half precision next to "
-        "the fp32 originals until the region ends",
-        MT_SIZE(observed->bytes));
+    mt_text_add(out,
+                "backward() runs inside autocast's region, whose cache keeps %s of weights in half precision next to "
+                "the fp32 originals until the region ends",
+                MT_SIZE(observed->bytes));
 }
 
 static void add_unread_graph(const struct mt_observed *observed, struct mt_text *out)

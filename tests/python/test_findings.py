@@ -434,7 +434,7 @@ except ValueError:
     assert [one["bytes"] for one in gradients] == [1025 * 4096 * 4]
 
 
-def test_a_backward_inside_of_autocast_keeps_the_copies_of_its_cache(tmp_path):
+def test_a_backward_inside_autocast_keeps_the_copies_of_its_cache(tmp_path):
     program = """
 import sys, torch
 from torch import nn

@@ -78,6 +78,7 @@ class Watcher(Labels):
         self.has_optimizer: Optional[bool] = None  # None: unknown yet
         self.sees_updates = False  # an optimizer's step was seen; compiled steps are not
         self.unseen: Optional[weakref.WeakSet[Any]] = None  # optimizers with compiled steps; None: not searched yet
+        self.knows_roots = has("roots of backward")
         self.begins_at_forward = False  # a step began with the forward of a module; compiled ones are not seen
         self.version: Optional[Version] = None  # when the step began
         self.local = threading.local()  # .ranges: for each open NVTX range of this thread, whether it is a step
@@ -127,7 +128,8 @@ class Watcher(Labels):
             self.ran_backward = True
             self.observer.phases.begin_backward()
             if accumulates and len(self.backwards) == 1:
-                self._note_gradients(self.observer.before_backward(roots_of(sys._getframe(1))))
+                roots = roots_of(sys._getframe(1)) if self.knows_roots else []
+                self._note_gradients(self.observer.before_backward(roots))
 
     def close(self, outcome: int = 0) -> None:
         try:

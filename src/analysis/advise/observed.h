@@ -23,7 +23,7 @@
     X(NOT_DETACHED, "not detached")         /* the output of a model that another optimizer updates */                 \
     X(ZEROED, "gradients set to zero")      /* not freed, so they stay during the forward pass */                      \
     X(CASTS, "casts of autocast")           /* take more than activations in half precision save */                    \
-    X(CACHED_CASTS, "casts in autocast's cache") /* through backward, which is inside of its region */                 \
+    X(CACHED_CASTS, "casts in autocast's cache") /* through backward, which is inside its region */                    \
     X(UNREAD_GRAPH, "graph without backward")    /* a model is called with gradients, and no backward follows */       \
     X(WEIGHT_COPY, "copy of the weights")        /* an average or a stored state, on the card between steps */         \
     X(EVALUATION, "peak outside training") /* validation or generation takes more than training, without growth */     \
