@@ -19,9 +19,12 @@ add_custom_target(wheel DEPENDS ${wheel_targets} memtrace_shared)
 install(TARGETS ${wheel_targets} RUNTIME DESTINATION native COMPONENT wheel LIBRARY DESTINATION native COMPONENT wheel)
 
 set_target_properties(memtrace_shared PROPERTIES INSTALL_RPATH "$ORIGIN")
-install(TARGETS memtrace_shared
-        RUNTIME_DEPENDENCIES PRE_INCLUDE_REGEXES libjansson PRE_EXCLUDE_REGEXES .
-        LIBRARY DESTINATION native COMPONENT wheel NAMELINK_SKIP)
+install(TARGETS memtrace_shared LIBRARY DESTINATION native COMPONENT wheel NAMELINK_SKIP)
+# By name, since CMake does not look for what a library of another processor needs.
+find_library(MT_JANSSON_LIBRARY jansson HINTS ${jansson_LIBRARY_DIRS} ${jansson_LIBDIR} REQUIRED)
+mt_find_soname(${MT_JANSSON_LIBRARY} jansson_soname)
+get_filename_component(jansson_file ${MT_JANSSON_LIBRARY} REALPATH)
+install(FILES ${jansson_file} DESTINATION native COMPONENT wheel RENAME ${jansson_soname})
 # The headers from which the package takes the declarations of C functions (python/memtrace/_declarations.py), and the
 # sources of the library that gives a PyTorch a card (python/memtrace/dry/build.py).
 install(FILES include/memtrace.h DESTINATION native/include COMPONENT wheel)
