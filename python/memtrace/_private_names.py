@@ -53,6 +53,12 @@ PARTS = {
     "sharded gradients": Part("recording/spread.py", (
         "torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.post_backward",),
         "gradients of FSDP2 are not labelled"),
+    "gathered parameters": Part("recording/spread.py", (
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.unshard",
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.wait_for_unshard"),
+        "parameters that FSDP2 gathers have the role activation"),
+    "gathered flat parameters": Part("recording/spread.py", ("torch.distributed.fsdp._flat_param.FlatParamHandle.unshard",),
+        "parameters that FSDP gathers have the role activation"),
     "buckets of gradients": Part("recording/spread.py", (
         "torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper", "torch.distributed.Reducer._rebuild_buckets"),
         "buckets of DistributedDataParallel are not labelled"),

@@ -149,7 +149,9 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
 {
     static const char *const words[MT_OBSERVED_KIND_COUNT] = {
         [MT_OBSERVED_GATHERED] = "are weights that FSDP gathers for the whole model at once",
-        [MT_OBSERVED_BUCKETS] = "are DDP's gradient buckets, next to gradients of the same size",
+        [MT_OBSERVED_UNSHARDED] = "are weights of blocks that FSDP gathers and keeps until backward",
+        [MT_OBSERVED_BUCKETS] = "are gradient buckets of DDP's reducer (DistributedDataParallel.reducer), next to "
+                                "gradients of the same size",
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and tensors computed from them, kept for backward",
@@ -335,6 +337,8 @@ const char *mt_observed_change_words(mt_observed_change change)
                                           "Trainer, per_device_eval_batch_size)",
         [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
                                             "FSDP's first version, set auto_wrap_policy)",
+        [MT_OBSERVED_CHANGE_RESHARD] = "fully_shard(block, reshard_after_forward=True) (of FSDP's first version, "
+                                       "ShardingStrategy.FULL_SHARD), which gathers each block again in backward",
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",
         [MT_OBSERVED_CHANGE_CHECKPOINT_EACH] = "call torch.utils.checkpoint.checkpoint(block, input, "
                                                "use_reentrant=False) for each block, not once for all",

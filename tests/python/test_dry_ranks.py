@@ -264,6 +264,9 @@ SPREADS = {
 EXPECTED = {"meta": (2, 4, 6), "fully_shard": (2, 4, 6), "tensor_parallel": (2, 4, 6), "fsdp": (2, 4, 6 + 12),
             "ddp_view": (4, 8, 4 + 4 + 12), "zero": (4, 4, 12)}
 
+# MiB that the three steps gather, in forward and, unless kept until then, in backward: of FSDP2, a buffer and the parameters.
+GATHERED = {"meta": 3 * 2 * (4 + 4), "fully_shard": 3 * (4 + 4), "fsdp": 3 * 4}
+
 
 @pytest.mark.parametrize("how", SPREADS)
 def test_what_is_spread_over_ranks_has_its_role(dry, how):  # noqa: F811
@@ -274,3 +277,7 @@ def test_what_is_spread_over_ranks_has_its_role(dry, how):  # noqa: F811
             WHERE kind = (SELECT id FROM event_kind WHERE name = 'relabel') GROUP BY category, allocation)
         GROUP BY category"""))
     assert (found["Param"], found["Opt State"], found["Gradient"]) == EXPECTED[how]
+    assert dry.rows("""
+        SELECT coalesce(sum(block_bytes), 0) >> 20 FROM event JOIN label ON label.id = event.label
+        WHERE role = 'gathered parameter' AND kind = (SELECT id FROM event_kind WHERE name = 'alloc')
+        """) == [(GATHERED.get(how, 0),)]

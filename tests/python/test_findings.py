@@ -82,6 +82,8 @@ net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
 if sys.argv[1] == "ddp":
     net = nn.parallel.DistributedDataParallel(net)
 else:
+    for layer in net if sys.argv[1] == "kept" else ():
+        fully_shard(layer, reshard_after_forward=False)
     fully_shard(net)
 optimizer = torch.optim.Adam(net.parameters(), foreach=True)
 for _ in range(3):
@@ -163,8 +165,11 @@ def test_buckets_of_ddp_and_temporaries_of_foreach_are_found(tmp_path):
     assert weights <= found["fused or foreach=False"]["bytes"] < 1.1 * weights
 
 
-def test_weights_that_are_gathered_all_at_once_are_found(tmp_path):
-    assert by_change(launch(tmp_path, "fsdp"))["fully_shard of blocks"]["bytes"] >= 8 * 4 * 1024 * 1024
+@pytest.mark.parametrize("kind, change", [("fsdp", "fully_shard of blocks"), ("kept", "reshard_after_forward")])
+def test_weights_that_are_gathered_all_at_once_are_found(tmp_path, kind, change):
+    answer = launch(tmp_path, kind)
+    assert by_change(answer)[change]["bytes"] >= 8 * 4 * 1024 * 1024
+    assert all(one["change"] != "half the micro-batch" for one in answer["changes"])  # gradients have the sizes of gathered weights
 
 
 def test_gaps_between_blocks_are_mended_by_expandable_segments(tmp_path):

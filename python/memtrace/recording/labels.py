@@ -329,10 +329,12 @@ class Labels:
         self.library.memtrace_torch_step_end()
 
     @contextlib.contextmanager
-    def labelled(self, category: str, span: Optional[str] = None) -> Iterator[Labels]:
-        """Labels this thread's allocations in the `with` with a category, and a span if `span` is a name."""
-        parent = self.library.memtrace_torch_span_now()
-        number = self._span(parent, span, "") if span else parent
+    def labelled(self, category: str, span: Optional[str] = None, kind: str = "", module: Any = None) -> Iterator[Labels]:
+        """Labels this thread's allocations in the `with` with a category, and a span if `span` is a name, of a class `kind`. The span
+        is in the span of `module`, if that is watched, or otherwise in the current one."""
+        place = self.places.get(id(module))
+        parent = place.span if place is not None else self.library.memtrace_torch_span_now()
+        number = self._span(parent, span, kind) if span else parent
         depth = self.library.memtrace_torch_span_begin(number, self.category(category))
         try:
             yield self

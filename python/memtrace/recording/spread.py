@@ -1,7 +1,7 @@
-"""Gradients of parameters that are spread over ranks: DTensors, FSDP's shards, and gradients in DDP's buckets.
+"""Parameters that are spread over ranks, and their gradients: DTensors, FSDP's shards, and gradients in DDP's buckets.
 
 Unlike for other gradients, autograd does not allocate a separate block: FSDP2 sets the gradients of a group after its backward,
-FSDP and DDP before the optimizer.
+FSDP and DDP before the optimizer. Both versions of FSDP gather the parameters of a group while they are used.
 """
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import torch
 from .._private_names import Replaced, has, wrap
 from .gradients import GradientHooks
 
+FSDP1 = "torch.distributed.fsdp._flat_param"
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+GATHERED = "gathered parameter"  # the class of a span whose blocks have this role
 INITIALIZATION = "torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper"
 REBUILDING = "torch.distributed.Reducer._rebuild_buckets"
 
@@ -35,7 +37,7 @@ class Labels(Protocol):
 
     def patch(self, name: str, around: Callable[..., Any]) -> None: ...
 
-    def labelled(self, category: str, span: Optional[str] = None) -> ContextManager[Any]: ...
+    def labelled(self, category: str, span: Optional[str] = None, kind: str = "", module: Any = None) -> ContextManager[Any]: ...
 
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int) -> None: ...
 
@@ -80,7 +82,7 @@ class SpreadGradients:
         self.labels = labels
         # Parameters whose gradients exist before the optimizer's step, by id, with the span of the gradient.
         self.late: dict[int, tuple[weakref.ref[Any], int]] = {}
-        self.watches_groups = False
+        self.watched: set[str] = set()  # modules of FSDP
 
     def watch_buckets(self) -> None:
         """Labels the buckets of DistributedDataParallel, which it allocates with its reducer and again after the first step."""
@@ -104,15 +106,36 @@ class SpreadGradients:
         """Called for each watched parameter. Returns whether its gradient is labelled here."""
         if getattr(parameter, "_is_flat_param", False):
             self._label_late(parameter, span)
+            if self._is_new(FSDP1) and has("gathered flat parameters"):
+                self.labels.patch(f"{FSDP1}.FlatParamHandle.unshard", self._gather_flat)
         if local_of(parameter) is parameter:
             return False
         self.labels.gradients.add(parameter, lambda parameter: self._label([parameter], span))
-        group = getattr(sys.modules.get(FSDP2), "FSDPParamGroup", None)
-        if group is not None and not self.watches_groups:
-            self.watches_groups = True
-            if has("sharded gradients"):
-                self.labels.patch(f"{FSDP2}.FSDPParamGroup.post_backward", self._after_backward)
+        if self._is_new(FSDP2):
+            self._watch_groups()
         return True
+
+    def _is_new(self, module: str) -> bool:
+        """True if a module is imported, at its first call."""
+        is_new = module in sys.modules and module not in self.watched
+        self.watched.add(module)
+        return is_new
+
+    def _watch_groups(self) -> None:
+        """Follows the groups of parameters of FSDP2."""
+        if has("sharded gradients"):
+            self.labels.patch(f"{FSDP2}.FSDPParamGroup.post_backward", self._after_backward)
+        if has("gathered parameters"):
+            for name in ("unshard", "wait_for_unshard"):
+                self.labels.patch(f"{FSDP2}.FSDPParamGroup.{name}", self._gather_group)
+
+    def _gather_group(self, original: Any, group: Any, *given: Any, **named: Any) -> Any:
+        with self.labels.labelled("Param", "gathered", GATHERED, group.modules[0]):
+            return original(group, *given, **named)
+
+    def _gather_flat(self, original: Any, handle: Any, *given: Any, **named: Any) -> Any:
+        with self.labels.labelled("Param", "gathered", GATHERED, handle._fully_sharded_module):
+            return original(handle, *given, **named)
 
     def _after_backward(self, original: Any, group: Any, *given: Any, **named: Any) -> Any:
         """Labels the reduced gradients of a group of parameters of FSDP2, which are one block."""

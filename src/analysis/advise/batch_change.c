@@ -42,13 +42,14 @@ static bool can_halve(const struct mt_window *window)
     return !has_input;
 }
 
-/* Adds the sizes of parameters, and of their copies in half and twice the precision. */
+/* Adds the sizes of parameters, also of gathered ones, and of their copies in half and twice the precision. */
 static void find_parameter_sizes(const struct mt_window *window, struct mt_number_map *out)
 {
     mt_number_map_create(out);
     for (size_t i = 0; i < window->input->block_count; i++) {
         const struct mt_block_row *block = &window->input->blocks[i];
-        if (window->roles[block->label] != MT_ROLE_PARAMETER)
+        const mt_role role = window->roles[block->label];
+        if (role != MT_ROLE_PARAMETER && role != MT_ROLE_GATHERED_PARAMETER)
             continue;
         mt_number_map_put(out, block->requested_bytes, 1);
         mt_number_map_put(out, block->requested_bytes / 2, 1);

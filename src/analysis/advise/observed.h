@@ -28,6 +28,7 @@
     X(WEIGHT_COPY, "copy of the weights")        /* an average or a stored state, on the card between steps */         \
     X(EVALUATION, "peak outside training") /* validation or generation takes more than training, without growth */     \
     X(GATHERED, "gathered at once")        /* FSDP shards the model as a whole, not its blocks */                      \
+    X(UNSHARDED, "gathered and kept")      /* FSDP keeps gathered blocks from forward to backward */                   \
     X(BUCKETS, "gradient buckets")         /* of DDP, next to the gradients */                                         \
     X(ONE_SEGMENT, "one segment")          /* a checkpointed segment over many layers, computed again at once */       \
     X(SCORES, "attention scores")          /* a value for each pair of positions, kept for backward */                 \
@@ -62,6 +63,7 @@
     X(COPY_ON_HOST, "copy on the host")              /* keep an average or a stored state there */                     \
     X(EVAL_BATCH, "smaller evaluation batch")        /* or one without gradients */                                    \
     X(SHARD_BLOCKS, "fully_shard of blocks")         /* so that one block is gathered at a time */                     \
+    X(RESHARD, "reshard_after_forward")              /* so that backward gathers a block again */                      \
     X(BUCKET_VIEW, "gradient_as_bucket_view")        /* gradients are views of the buckets */                          \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
     X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \

@@ -17,11 +17,16 @@ static bool begins_with(const char *text, const char *begin)
 
 /* ---- classification of blocks ---- */
 
-/* True if FSDP gathered it for the whole model. FSDP2 prefixes the class of a module that it shards with FSDP. */
+/* True if FSDP gathered it for the outermost module: "FSDPNet.gathered". */
 static bool is_gathered_by_root(const struct mt_label_row *label)
 {
-    const bool is_sharded = begins_with(label->span, "FSDP") || begins_with(label->span, "FullyShardedDataParallel");
-    return is_sharded && strchr(label->span, '.') == NULL && mt_label_is_in_phase(label, MT_PHASE_FORWARD);
+    return mt_label_is_role(label, MT_ROLE_GATHERED_PARAMETER) && strchr(label->span, '.') == strrchr(label->span, '.');
+}
+
+/* True if FSDP gathered it for a module inside. */
+static bool is_gathered_by_block(const struct mt_label_row *label)
+{
+    return mt_label_is_role(label, MT_ROLE_GATHERED_PARAMETER) && !is_gathered_by_root(label);
 }
 
 static bool is_bucket(const struct mt_label_row *label)
@@ -156,12 +161,35 @@ static mt_status sum_of_jacobians(const struct mt_question *question, const stru
 
 /* ---- observations ---- */
 
-static bool spans_layers(uint64_t layers)
+static int count_layers(uint64_t layers)
 {
     int count = 0;
     for (; layers != 0; layers &= layers - 1)
         count++;
-    return count >= LEAST_LAYERS;
+    return count;
+}
+
+/* True if FSDP gathers modules inside of the outermost one, at any time. The outermost one then has only the rest. */
+static bool shards_blocks(const struct mt_moment_blocks *peak)
+{
+    for (size_t i = 0; i < peak->label_count; i++)
+        if (is_gathered_by_block(&peak->labels[i]))
+            return true;
+    return false;
+}
+
+/* Adds gathered weights: of the whole model, or of more blocks than are in use and prefetched. */
+static mt_status add_gathered(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                              struct mt_observations *out)
+{
+    enum { MOST_IN_USE = 3 };
+    if (!shards_blocks(peak))
+        return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED,
+                                       MT_OBSERVED_CHANGE_SHARD_BLOCKS, out);
+    const struct mt_block_sum sum = mt_block_sum_of(peak, is_gathered_by_block);
+    if (count_layers(sum.layers) <= MOST_IN_USE)
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_UNSHARDED, MT_OBSERVED_CHANGE_RESHARD, out);
 }
 
 /* Adds DDP's buckets if gradients also have memory of their own. */
@@ -195,7 +223,7 @@ static mt_status add_recomputed(const struct mt_question *question, const struct
                                 struct mt_observations *out)
 {
     const struct mt_block_sum sum = mt_block_sum_of(peak, is_recomputed);
-    if (!spans_layers(sum.layers) || has_cycles(out))
+    if (count_layers(sum.layers) < LEAST_LAYERS || has_cycles(out))
         return MT_OK;
     return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_ONE_SEGMENT, MT_OBSERVED_CHANGE_CHECKPOINT_EACH,
                                    out);
@@ -204,8 +232,7 @@ static mt_status add_recomputed(const struct mt_question *question, const struct
 static mt_status add_all(const struct mt_question *question, const struct mt_moment_blocks *peak,
                          struct mt_observations *out)
 {
-    MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED,
-                                   MT_OBSERVED_CHANGE_SHARD_BLOCKS, out));
+    MT_TRY(add_gathered(question, peak, out));
     MT_TRY(add_buckets(question, peak, out));
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_scores), MT_OBSERVED_SCORES,
