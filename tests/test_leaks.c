@@ -35,7 +35,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static mt_label_id make_label(const struct synthetic *run, int layer, int64_t length)
+static mt_label_id make_label_in(const struct synthetic *run, int layer, int64_t length, mt_phase phase)
 {
     const struct mt_sink *sink = run->sink;
     char number[16];
@@ -43,7 +43,7 @@ static mt_label_id make_label(const struct synthetic *run, int layer, int64_t le
     mt_span_id model = sink->intern_span(sink->context, 0, "model");
     const struct mt_label label = {.category = MT_CATEGORY_LOSS,
                                    .role = MT_ROLE_ACTIVATION,
-                                   .phase = MT_PHASE_LOSS,
+                                   .phase = phase,
                                    .dtype = MT_F32,
                                    .op = "kept",
                                    .span = sink->intern_span(sink->context, model, number),
@@ -51,6 +51,11 @@ static mt_label_id make_label(const struct synthetic *run, int layer, int64_t le
                                    .dims = 1,
                                    .shape = {length}};
     return sink->intern_label(sink->context, &label);
+}
+
+static mt_label_id make_label(const struct synthetic *run, int layer, int64_t length)
+{
+    return make_label_in(run, layer, length, MT_PHASE_LOSS);
 }
 
 /* Takes a block that the moves of the run do not give back. */
@@ -268,6 +273,27 @@ static void what_stays_and_what_comes_and_goes_is_no_leak(void **state)
     answer_release(&answer);
 }
 
+/* Three batches are in flight: each step makes one and frees the oldest. Those from before the first step have another phase. */
+static void a_queue_is_no_leak(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct synthetic run;
+    struct answer answer;
+    struct synthetic_block queue[3 + 4];
+    assert_int_equal(synthetic_open(&run, fixture->path, "queue", 1, 1), MT_OK);
+    for (int i = 0; i < 3; i++)
+        queue[i] = keep(&run, make_label_in(&run, 0, 1, MT_PHASE_INIT), 4096);
+    for (uint64_t step = 0; step < 4; step++) {
+        synthetic_step(&run, step, 0, 1);
+        give(&run, queue[step]);
+        queue[step + 3] = keep(&run, make_label(&run, 0, 1), 4096);
+    }
+    assert_int_equal(synthetic_close(&run), MT_OK);
+    ask(fixture, &answer);
+    assert_int_equal(answer.leaks.row_count, 0);
+    answer_release(&answer);
+}
+
 /* A block that was there before, and gets another label between two ends. */
 static void another_label_is_no_leak(void **state)
 {
@@ -326,6 +352,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_block_kept_after_each_step_is_found_with_its_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(leaked_blocks_of_several_lengths_are_one_kind, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_stays_and_what_comes_and_goes_is_no_leak, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_queue_is_no_leak, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_label_is_no_leak, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_the_last_steps_count, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_of_two_steps_is_refused_as_too_short, set_up, tear_down),

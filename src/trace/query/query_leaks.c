@@ -23,8 +23,8 @@ struct amount {
 
 /* The groups of a run's labels.
  * Invariants: group_of_label[number] < group_count; first_label[group] is the lowest of the group;
- * amounts[end * group_count + group]; shapes[group]: the shape of its blocks at the last end, "" if there are several,
- * NULL if there are no blocks. */
+ * amounts[end * group_count + group]; shapes[group]: the shape of its blocks at the last end or, without any there, at
+ * the first, "" if there are several, NULL if there are no blocks. */
 struct groups {
     const struct mt_label_row *labels;
     size_t label_count, group_count;
@@ -163,13 +163,23 @@ static void add_blocks(struct groups *groups, const struct live *live, const str
     }
 }
 
-static void find_shapes(struct groups *groups, const struct live *last)
+/* Finds the shape of each group that has blocks which are live at an end. */
+static void find_shapes(const struct groups *groups, const struct live *live, const struct live *last,
+                        const char **shapes)
 {
-    for (size_t i = 0; i < last->count; i++) {
-        const uint32_t label = last->blocks[i].label;
-        const char *shape = groups->labels[label].shape, **known = &groups->shapes[groups->group_of_label[label]];
+    for (size_t i = 0; i < live->count; i++) {
+        const uint32_t label = last_label(&live->blocks[i], last);
+        const char *shape = groups->labels[label].shape, **known = &shapes[groups->group_of_label[label]];
         *known = *known == NULL || *known == shape ? shape : "";
     }
+}
+
+/* Gives groups without blocks at the last end the shapes of others. */
+static void add_shapes(struct groups *groups, const char *const *others)
+{
+    for (size_t i = 0; i < groups->group_count; i++)
+        if (groups->shapes[i] == NULL)
+            groups->shapes[i] = others[i];
 }
 
 /* Counts what is live at the ends but the last, and there. */
@@ -179,34 +189,69 @@ static mt_status count_ends(struct mt_trace *trace, const struct mt_run *run, co
     struct live last = {0};
     groups->amounts = mt_host_alloc((ends->count * groups->group_count + 1) * sizeof *groups->amounts);
     groups->shapes = mt_host_alloc((groups->group_count + 1) * sizeof *groups->shapes);
+    const char **first_shapes = mt_host_alloc((groups->group_count + 1) * sizeof *first_shapes);
     mt_status status = mt_trace_live(trace, run, ends->events[ends->count - 1], &last.blocks, &last.count);
     for (size_t end = 0; end + 1 < ends->count && status == MT_OK; end++) {
         struct live live = {0};
         status = mt_trace_live(trace, run, ends->events[end], &live.blocks, &live.count);
         if (status == MT_OK)
             add_blocks(groups, &live, &last, groups->amounts + end * groups->group_count);
+        if (status == MT_OK && end == 0)
+            find_shapes(groups, &live, &last, first_shapes);
         free(live.blocks);
     }
     if (status == MT_OK) {
         add_blocks(groups, &last, &last, groups->amounts + (ends->count - 1) * groups->group_count);
-        find_shapes(groups, &last);
+        find_shapes(groups, &last, &last, groups->shapes);
+        add_shapes(groups, first_shapes);
     }
+    free(first_shapes);
     free(last.blocks);
     return status;
 }
 
-/* Returns at how many ends the group has more than at the one before; 0 if it ever has less, or if that are too few. */
+/* Returns at how many ends there is more than at the one before; 0 if there is ever less, or if that are too few. */
+static uint64_t count_rises(const uint64_t *bytes, size_t ends)
+{
+    uint64_t rises = 0;
+    for (size_t end = 1; end < ends; end++) {
+        if (bytes[end] < bytes[end - 1])
+            return 0;
+        rises += bytes[end] > bytes[end - 1];
+    }
+    return rises >= mt_leak_least_growths(ends) ? rises : 0;
+}
+
+/* Adds what a group has at each end. */
+static void add_amounts(const struct groups *groups, size_t ends, size_t group, uint64_t *bytes)
+{
+    for (size_t end = 0; end < ends; end++)
+        bytes[end] += groups->amounts[end * groups->group_count + group].bytes;
+}
+
+/* True if blocks of one group may replace blocks of another: tensors of one shape that one operator made in other phases. */
+static bool are_kin(const struct groups *groups, size_t one, size_t other)
+{
+    const struct mt_label_row *a = &groups->labels[groups->first_label[one]];
+    const struct mt_label_row *b = &groups->labels[groups->first_label[other]];
+    const char *shape = groups->shapes[one];
+    return a->op[0] != '\0' && a->op == b->op && a->dtype == b->dtype && a->place == b->place && shape != NULL &&
+           shape[0] != '\0' && shape == groups->shapes[other];
+}
+
+/* Returns at how many ends the group has grown; 0 if it does not leak. A queue of batches, some of which were made before the first
+ * step, leaks nothing. */
 static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
 {
-    uint64_t grew = 0;
-    for (size_t end = 1; end < ends; end++) {
-        uint64_t before = groups->amounts[(end - 1) * groups->group_count + group].bytes;
-        uint64_t after = groups->amounts[end * groups->group_count + group].bytes;
-        if (after < before)
-            return 0;
-        grew += after > before;
-    }
-    return grew >= mt_leak_least_growths(ends) ? grew : 0;
+    uint64_t bytes[MT_LEAK_MOST_ENDS] = {0};
+    add_amounts(groups, ends, group, bytes);
+    const uint64_t grew = count_rises(bytes, ends);
+    if (grew == 0)
+        return 0;
+    for (size_t other = 0; other < groups->group_count; other++)
+        if (other != group && are_kin(groups, group, other))
+            add_amounts(groups, ends, other, bytes);
+    return count_rises(bytes, ends) > 0 ? grew : 0;
 }
 
 static struct mt_leak_row leak_row(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
