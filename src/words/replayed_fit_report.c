@@ -53,13 +53,10 @@ static double factor_of(const struct mt_replayed_question *question, const struc
     return fit->largest_batch > 0 ? (double)fit->largest_batch / batch : NAN;
 }
 
-/* Returns rows of the changes that tell if each fits the device. Release them. */
 static struct mt_change_rows rows_of(const struct mt_replayed_fit *fit)
 {
     struct mt_change_rows rows;
     mt_change_rows_create(&fit->unlimited, &fit->material.input.program, &rows);
-    for (size_t i = 0; i < rows.count; i++)
-        rows.items[i].peak.fits = fit->remedies[i].fits;
     return rows;
 }
 

@@ -1,6 +1,7 @@
 #include "analysis/fit/program_fit.h"
 
 #include "analysis/fit/dry_peak.h"
+#include "analysis/fit/replayed_fit.h"
 #include "base/job_folder.h"
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
@@ -83,16 +84,19 @@ static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry
     mt_program_outcome_add_failure(outcome, &trial->words);
 }
 
-/* Replays changes of the run of one rank. Finds none for a run with too many events. */
-static mt_status replay_run(const struct mt_record_answer *answer, int64_t rank, struct mt_program_changes *out)
+/* Replays changes of the run of one rank on the device. Finds none for a run with too many events. */
+static mt_status replay_run(const struct mt_record_answer *answer, const struct mt_dry_peak *found,
+                            struct mt_program_changes *out)
 {
+    const uint64_t capacity_bytes = found->counted.memory_bytes - found->counted.reserve_bytes;
+    bool ignored;
     struct mt_question question = {0};
     struct mt_advice_material material = {0};
     MT_TRY(mt_trace_open(answer->text, &question.trace));
     mt_status status = mt_trace_find_numbered(question.trace, answer->number, &question.run);
-    if (status == MT_OK && question.run->rank == rank && out->items == NULL) {
+    if (status == MT_OK && question.run->rank == found->rank && out->items == NULL) {
         status = mt_advice_material_load(&question, NULL, &material);
-        MT_THEN(status, mt_program_changes_create(&material.input, out));
+        MT_THEN(status, mt_replayed_changes_find(&material.input, capacity_bytes, out, &ignored));
         status = status == MT_USAGE ? MT_OK : status;
     }
     mt_advice_material_release(&material);
@@ -100,11 +104,12 @@ static mt_status replay_run(const struct mt_record_answer *answer, int64_t rank,
     return status;
 }
 
-static mt_status find_replayed(const struct mt_program_outcome *outcome, int64_t rank, struct mt_program_changes *out)
+static mt_status find_replayed(const struct mt_program_outcome *outcome, const struct mt_dry_peak *found,
+                               struct mt_program_changes *out)
 {
     for (size_t i = 0; i < outcome->count; i++)
         if (outcome->answers[i].kind == MT_RECORD_RUN)
-            MT_TRY(replay_run(&outcome->answers[i], rank, out));
+            MT_TRY(replay_run(&outcome->answers[i], found, out));
     return MT_OK;
 }
 
@@ -130,7 +135,7 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     trials->found->counted = found.counted;
     if (found.sharers > 1) /* a replay covers only one process */
         return MT_OK;
-    return find_replayed(outcome, found.rank, &trials->found->replayed);
+    return find_replayed(outcome, &found, &trials->found->replayed);
 }
 
 /* ---- parallel trials ---- */

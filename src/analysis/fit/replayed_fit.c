@@ -56,21 +56,19 @@ static bool change_fits(const struct mt_program_change *change, const struct mt_
     return false;
 }
 
-/* Replays the run and its changes, once without a limit and once on the device. */
-static mt_status find_remedies(const struct mt_replayed_question *question, struct mt_replayed_fit *out)
+mt_status mt_replayed_changes_find(const struct mt_advice_input *run, uint64_t capacity_bytes,
+                                   struct mt_program_changes *out, bool *out_fits)
 {
-    struct mt_advice_input input = out->material.input;
+    struct mt_advice_input input = *run;
     struct mt_program_changes there;
+    *out_fits = false;
     input.capacity_bytes = INT64_MAX;
-    MT_TRY(mt_program_changes_create(&input, &out->unlimited));
-    input.capacity_bytes = question->capacity_bytes;
+    MT_TRY(mt_program_changes_create(&input, out));
+    input.capacity_bytes = capacity_bytes;
     mt_status status = mt_program_changes_create(&input, &there);
-    out->fits = status == MT_OK && there.as_it_was.fits;
-    out->remedies = mt_host_alloc((out->unlimited.count + 1) * sizeof *out->remedies);
-    for (size_t i = 0; i < out->unlimited.count && status == MT_OK; i++) {
-        const struct mt_program_change *change = &out->unlimited.items[i];
-        out->remedies[i] = (struct mt_replayed_remedy){change, change_fits(change, &there, question->capacity_bytes)};
-    }
+    *out_fits = status == MT_OK && there.as_it_was.fits;
+    for (size_t i = 0; i < out->count && status == MT_OK; i++)
+        out->items[i].replay.fits = change_fits(&out->items[i], &there, capacity_bytes);
     mt_program_changes_release(&there);
     return status;
 }
@@ -126,7 +124,7 @@ mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, stru
     if (question->other != NULL)
         MT_TRY(load(question->other, question->alloc, &out->other));
     MT_TRY(mt_run_own_peaks(question->run, &out->had));
-    MT_TRY(find_remedies(question, out));
+    MT_TRY(mt_replayed_changes_find(&out->material.input, question->capacity_bytes, &out->unlimited, &out->fits));
     out->smallest_card = out->had.fits ? mt_card_for_peak(out->unlimited.as_it_was.reserved_bytes) : NULL;
     return find_batch(question, out);
 }
@@ -136,6 +134,5 @@ void mt_replayed_fit_release(struct mt_replayed_fit *fit)
     mt_advice_material_release(&fit->material);
     mt_advice_material_release(&fit->other);
     mt_program_changes_release(&fit->unlimited);
-    free(fit->remedies);
     *fit = (struct mt_replayed_fit){0};
 }

@@ -17,19 +17,12 @@ struct mt_replayed_question {
     uint64_t capacity_bytes;               /* of the device, available to a run */
 };
 
-/* A change on the device. */
-struct mt_replayed_remedy {
-    const struct mt_program_change *change; /* of the answer */
-    bool fits;
-};
-
-/* The answer. Invariants: remedies[i] belongs to unlimited.items[i]; the batch is in hundredths of the run's if
+/* The answer. Invariant: the batch is in hundredths of the run's if
  * `knows_batch` is false. Owns everything. Do not copy. */
 struct mt_replayed_fit {
     struct mt_advice_material material, other;
     struct mt_replay_result had;         /* the run's own peaks; fits: it did not end out of memory */
-    struct mt_program_changes unlimited; /* replayed without a limit */
-    struct mt_replayed_remedy *remedies;
+    struct mt_program_changes unlimited; /* replayed without a limit; of each change, `fits` is for the device */
     bool fits;
     const char *smallest_card; /* that the unchanged run fits; NULL: none known */
     bool knows_batch, is_assumed;
@@ -42,6 +35,11 @@ struct mt_replayed_fit {
 /* Finds the answer. Fails with MT_USAGE for a run with an unknown allocator. Release in any case. */
 mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, struct mt_replayed_fit *out);
 void mt_replayed_fit_release(struct mt_replayed_fit *fit);
+
+/* Replays a run and its changes without a limit, and on a device with so much memory. Sets items[i].replay.fits of *out and, for the
+ * unchanged run, *out_fits to whether it fits that device. */
+mt_status mt_replayed_changes_find(const struct mt_advice_input *run, uint64_t capacity_bytes,
+                                   struct mt_program_changes *out, bool *out_fits);
 
 /* Reads the actual peaks of a run. out->fits: it did not end out of memory. */
 mt_status mt_run_own_peaks(const struct mt_question *question, struct mt_replay_result *out);
