@@ -202,10 +202,12 @@ class Observer:
         least = self.library.memtrace_torch_live() // LEAST_SHARE
         self._store(sorted((one for one in found if one.size >= least), key=lambda one: -one.size))
 
-    def note_card(self, device: int) -> None:
-        """Stores the holders of tensors on a card, as far as they are visible at the end of the program."""
-        if self.searches > 0:
-            self._store([one for one in holders.census([]).values() if device in one.devices.values()])
+    def note_card(self, device: int) -> Optional[Holder]:
+        """Stores the holders of tensors on a card, as far as they are visible at the end of the program. Returns the largest."""
+        found = holders.census([]).values() if self.searches > 0 else ()
+        here = sorted((one for one in found if device in one.devices.values()), key=lambda one: -one.size)
+        self._store(here)
+        return here[0] if here else None
 
     # ---- checkpoints ----
 

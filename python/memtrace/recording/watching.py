@@ -152,8 +152,9 @@ class Watcher(Labels):
         for device in range(torch.cuda.device_count()):
             size = torch.cuda.max_memory_allocated(device) if device != own else 0
             if size > 0:
-                self.caveat("other_card", f"cuda:{device}", size=size)
-                self.observer.note_card(device)
+                holder = self.observer.note_card(device)
+                place = (holder.file, holder.line) if holder is not None else ("", 0)
+                self.caveat("other_card", f"cuda:{device}", *place, size=size)
 
     def _store_growths(self, outcome: int) -> None:
         """Stores the loops whose memory grew. The number of iterations is known if the program did not fail in one."""

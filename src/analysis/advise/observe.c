@@ -136,7 +136,8 @@ static void add_card(const struct mt_caveat *row, struct mt_observations *out)
                                                                     .name = row->name,
                                                                     .bytes = (uint64_t)row->bytes,
                                                                     .full_at = -1,
-                                                                    .file = "",
+                                                                    .file = row->file,
+                                                                    .line = row->line,
                                                                     .taken_at = ""};
 }
 

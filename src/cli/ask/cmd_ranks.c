@@ -7,7 +7,9 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/rank_list.h"
+#include "trace/query/holders.h"
 #include "words/diff_words.h"
+#include "words/observed_words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,6 +105,7 @@ ROW
     int64_t card, rank;
     const char *host, *file;
     uint64_t allocated_bytes, reserved_bytes;
+    const char *holder; /* owned */
 };
 static const struct mt_field stray_fields[] = {
     MT_INTEGER(ROW, card, "card", NULL, "of the host"),
@@ -111,6 +114,8 @@ static const struct mt_field stray_fields[] = {
     MT_TEXT(ROW, file, "file", NULL, NULL),
     MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, "the rank's peak there"),
     MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, "the rank's peak there"),
+    MT_NAME(ROW, holder, "holder", NULL,
+            "the variable or attribute that keeps most of it, with its line; null: not known"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type stray_type = MT_ROW_TYPE(ROW, stray_fields);
@@ -249,6 +254,26 @@ static void tell_growth(const struct mt_rank_job *job)
                most->growing_steps, most->rank, MT_SIZE(most->growth_bytes));
 }
 
+/* Returns what keeps most of a rank's memory on another rank's card; "" if the trace does not say it. The caller frees it. */
+static char *holder_of(const struct mt_rank *rank)
+{
+    struct mt_text name = {0};
+    struct mt_trace *trace = NULL;
+    const struct mt_run *run;
+    struct mt_holder_row *holders = NULL;
+    size_t count = 0;
+    mt_status status = mt_trace_open(rank->file, &trace);
+    MT_THEN(status, mt_trace_find_numbered(trace, rank->run, &run));
+    MT_THEN(status, mt_trace_holders(trace, run, &holders, &count));
+    if (count > 0)
+        mt_holder_add_name(&holders[0], &name);
+    char *copy = mt_host_strdup(mt_text_get(&name));
+    mt_text_release(&name);
+    free(holders);
+    mt_trace_close(trace);
+    return copy;
+}
+
 static struct stray_row stray_of(const struct mt_rank_stray *stray)
 {
     const struct mt_rank *rank = stray->of;
@@ -256,6 +281,7 @@ static struct stray_row stray_of(const struct mt_rank_stray *stray)
                               .rank = rank->rank,
                               .host = rank->host,
                               .file = rank->file,
+                              .holder = holder_of(rank),
                               .allocated_bytes = rank->peak_bytes[MT_MEASURE_ALLOCATED],
                               .reserved_bytes = rank->peak_bytes[MT_MEASURE_RESERVED]};
 }
@@ -292,6 +318,8 @@ static void tell_card(const struct mt_rank_job *job, const struct ranks_answer *
             continue;
         mt_text_add(&line, "%s %s of rank %" PRId64 ", whose own card is another", processes > 0 ? "," : "",
                     MT_SIZE(stray->allocated_bytes), stray->rank);
+        if (stray->holder[0] != '\0')
+            mt_text_add(&line, ", kept by %s", stray->holder);
         bytes += stray->allocated_bytes;
         processes++;
     }
@@ -305,6 +333,8 @@ static void tell_cards(const struct mt_rank_job *job, const struct ranks_answer 
     for (size_t i = 0; i < answer->stray_count; i++)
         if (!is_listed(answer, i))
             tell_card(job, answer, &answer->strays[i]);
+    if (answer->stray_count > 0)
+        mt_say("→ %s", mt_observed_change_words(MT_OBSERVED_CHANGE_OWN_CARD));
 }
 
 static void print_text(const struct ranks_options *asked, const struct mt_rank_job *job,
@@ -400,6 +430,8 @@ static void answer_job(const struct ranks_options *asked, const struct mt_ranks 
         mt_text_release(&answer.rows[i].excesses);
         mt_text_release(&numbers[i]);
     }
+    for (size_t i = 0; i < job->stray_count; i++)
+        free((char *)answer.strays[i].holder);
     mt_text_release(&missing);
     free(answer.rows);
     free(answer.strays);

@@ -16,7 +16,8 @@
  *   choice     a card uses the fastest of `total` variants of `name`, a kernel; the first was assumed, and `count` of
  *              the others request up to `bytes` more or less
  *   eager      the program's compiler was disabled, so the figures are the eager program's; `name` says why
- *   other_card a rank allocated up to `bytes` on the card `name` ("cuda:0"), which is not its own
+ *   other_card a rank allocated up to `bytes` on the card `name` ("cuda:0"), which is not its own;
+ *              the place is where its largest holder is set
  *   not_updated  module `name` has gradients of `bytes` for `count` parameters that no optimizer updates
  *   not_detached  backward goes through tensor `name` ("fake") to `count` parameters of another optimizer, whose
  *              gradients of `bytes` the program clears before that optimizer's step
