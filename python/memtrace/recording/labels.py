@@ -22,6 +22,7 @@ import torch
 
 from .._private_names import has, original_of, wrap
 from . import abi, gradients, stacks
+from .caches import Caches
 from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of, rebuilding
@@ -112,6 +113,7 @@ class Labels:
         self.handles: list[Any] = []
         self.gradients = GradientHooks()
         self.spread = SpreadGradients(self)
+        self.caches = Caches(self)
 
     # ---- names ----
 
@@ -149,6 +151,7 @@ class Labels:
 
     def _watch_in(self, model: torch.nn.Module, name: str, parent: int, around: int) -> None:
         """Like watch(), for a model in a span and in a module with this category."""
+        self.caches.follow()
         known = set(self.places)
         found: dict[torch.nn.Module, Place] = {}
         self._place(model, name, parent, around, found)
@@ -213,6 +216,7 @@ class Labels:
                          library.memtrace_torch_backward_begin, library.memtrace_torch_backward_end, self._on_backward)
         self._follow_ranges()
         self.spread.watch_buckets()
+        self.handles.append(self.caches)
         self.handles.append(types.SimpleNamespace(remove=functools.partial(rebuilding.leave, self.spread)))
         graph = find_graph()
         if graph is not None:

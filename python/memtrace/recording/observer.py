@@ -144,9 +144,18 @@ class Observer:
                 now = holders.census(frames_from(caller()), before=loop.census)
                 found = holders.grown(loop.census, now, loop.size // LEAST_SHARE)
                 graphs = self._held_by_graphs(now.values(), loop) if any(one.has_graph for one in found) else 0
+                self._label_caches(found, loop)
                 self._store([one for one in found if not one.is_chain][:MOST_HOLDERS], loop, graphs)
                 for chain in [one for one in found if one.is_chain and graphs][:MOST_HOLDERS]:
                     self._store_one(chain, graphs, loop)
+
+    def _label_caches(self, found: Iterable[Holder], loop: Loop) -> None:
+        """Labels tensors that grow while their number does not, in a loop that generates: they are key-value caches."""
+        for holder in found if self.phases.now == "generate" else ():
+            _, count, _ = (loop.census or {}).get(holder.key, holders.NOTHING)
+            if not holder.has_graph and count == len(holder.blocks):
+                for address in holder.blocks:
+                    self.library.memtrace_torch_cache(holder.devices[address], address)
 
     def _held_by_graphs(self, everything: Iterable[Holder], loop: Loop) -> int:
         """Returns the bytes that all graphs together keep; 0 if they are less than half of the loop's growth, since the graph of a sum

@@ -218,6 +218,10 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
  * label, such as the same copy after the next step, get the role and the span when memtrace_torch_keep finds them. */
 void memtrace_torch_copy_of_weights(const void *ptr, const char *name);
 
+/* Gives the block at an address of a card the role key-value cache, and later blocks that the same op allocates in the same module
+ * with one longer dimension. */
+void memtrace_torch_cache(int device, uint64_t address);
+
 /* Stores a number for the current step ("loss") in all traces. */
 void memtrace_torch_measure(const char *name, double value);
 

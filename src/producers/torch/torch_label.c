@@ -218,6 +218,8 @@ static mt_role role_of(const struct mt_torch_label *label, const char *kind)
         return MT_ROLE_KEPT;
     if (strcmp(kind, MT_TORCH_GATHERED) == 0)
         return MT_ROLE_GATHERED_PARAMETER;
+    if (strcmp(kind, MT_TORCH_CACHE) == 0)
+        return MT_ROLE_KEY_VALUE_CACHE;
     switch (label->category) {
     case MT_CATEGORY_PARAM:
         return MT_ROLE_PARAMETER;

@@ -104,6 +104,9 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category);
 /* The class of a span whose blocks have the role gathered parameter (python/memtrace/recording/spread.py). */
 #define MT_TORCH_GATHERED "gathered parameter"
 
+/* The class of a span whose blocks have the role key-value cache (python/memtrace/recording/caches.py). */
+#define MT_TORCH_CACHE "key-value cache"
+
 /* Gives the blocks of a category the role workspace from now on. Any thread. */
 void mt_torch_label_is_workspace(mt_category category);
 

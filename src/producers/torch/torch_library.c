@@ -641,6 +641,13 @@ void memtrace_torch_holder(int device, uint64_t address, const char *kind, const
         mt_live_run_holder(mt_torch_memory_run(memory), &holder);
 }
 
+void memtrace_torch_cache(int device, uint64_t address)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory != NULL)
+        mt_torch_memory_follow_cache(memory, address);
+}
+
 void memtrace_torch_ended_by(const char *why)
 {
     struct mt_live_run *run;

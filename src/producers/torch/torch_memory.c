@@ -31,6 +31,8 @@ struct mt_torch_memory {
         labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
     struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
+    struct mt_label *caches;     /* of blocks of key-value caches, the last of each op and span */
+    size_t cache_count;
 };
 
 /* ---- opening and closing ---- */
@@ -114,6 +116,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     (void)mt_live_run_close(memory->run, MT_RUN_FAILED); /* its trace has ended, if there was one */
     mt_torch_card_close(memory->card);
     mt_private_pools_release(&memory->pools);
+    free(memory->caches);
     mt_number_map_release(&memory->alike);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
@@ -159,11 +162,41 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
     return (mt_span_id)number;
 }
 
+static bool is_of_one_place(const struct mt_label *a, const struct mt_label *b)
+{
+    return a->span == b->span && a->phase == b->phase && a->dtype == b->dtype && strcmp(a->op, b->op) == 0;
+}
+
+/* True if one dimension of a label's shape is longer than of another, and the others are equal. */
+static bool is_longer(const struct mt_label *label, const struct mt_label *other)
+{
+    int longer = 0;
+    if (label->dims != other->dims)
+        return false;
+    for (int i = 0; i < label->dims; i++) {
+        longer += label->shape[i] > other->shape[i];
+        if (label->shape[i] < other->shape[i])
+            return false;
+    }
+    return longer == 1;
+}
+
+/* Returns the role of a label: a key-value cache if the block is a known cache with more positions. The lock is held. */
+static mt_role role_by_caches(const struct mt_torch_memory *memory, const struct mt_label *label)
+{
+    for (size_t i = 0; i < memory->cache_count && label->role == MT_ROLE_TEMPORARY; i++)
+        if (is_of_one_place(label, &memory->caches[i]) && is_longer(label, &memory->caches[i]))
+            return MT_ROLE_KEY_VALUE_CACHE;
+    return label->role;
+}
+
+/* The lock is held. */
 static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_label *label)
 {
     const struct mt_sink *sink = mt_live_run_sink(memory->run);
     const mt_span_id span = span_of(memory, label->span);
-    const struct mt_label made = mt_torch_label_in_trace(memory->names, label, span);
+    struct mt_label made = mt_torch_label_in_trace(memory->names, label, span);
+    made.role = role_by_caches(memory, &made);
     return (uint64_t)sink->intern_label(sink->context, &made) << 32 | span;
 }
 
@@ -322,15 +355,65 @@ void mt_torch_memory_cast(struct mt_torch_memory *memory, mt_addr to, mt_addr fr
         (void)mt_live_run_relabel(memory->run, to, made, (mt_span_id)label_of(memory, &here));
 }
 
-/* Returns the label with the role of kept blocks, if the block seemed to be temporary. */
+/* Notes the place and shape of a cache's block. The lock is held. */
+static void note_cache(struct mt_torch_memory *memory, const struct mt_label *label)
+{
+    for (size_t i = 0; i < memory->cache_count; i++)
+        if (is_of_one_place(label, &memory->caches[i])) {
+            memory->caches[i] = *label;
+            return;
+        }
+    *MT_HOST_ADD(memory->caches, memory->cache_count) = *label;
+}
+
+void mt_torch_memory_follow_cache(struct mt_torch_memory *memory, mt_addr address)
+{
+    mt_label_id old;
+    if (memory->card == NULL || mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run) ||
+        !mt_live_run_label(memory->run, address, &old))
+        return;
+    const struct mt_sink *sink = mt_live_run_sink(memory->run);
+    mt_lock_take(&memory->lock);
+    struct mt_label made = *mt_interner_find_label(mt_live_run_interner(memory->run), old);
+    if (made.role == MT_ROLE_TEMPORARY || made.role == MT_ROLE_KEPT) {
+        note_cache(memory, &made);
+        made.role = MT_ROLE_KEY_VALUE_CACHE;
+    }
+    const mt_label_id label = sink->intern_label(sink->context, &made);
+    mt_lock_give(&memory->lock);
+    if (label != old)
+        (void)mt_live_run_relabel(memory->run, address, label, made.span);
+}
+
+/* True for data that was on the card before the first call of a model: a batch, a data set, or a checkpoint. */
+static bool is_early_data(const struct mt_label *label)
+{
+    return label->role == MT_ROLE_INPUT && label->phase == MT_PHASE_INIT;
+}
+
+/* Returns the label with the role of kept blocks, if the block seemed to be temporary or data. */
 static mt_label_id kept_label(struct mt_torch_memory *memory, mt_label_id label)
 {
     const struct mt_sink *sink = mt_live_run_sink(memory->run);
     struct mt_label kept = *mt_interner_find_label(mt_live_run_interner(memory->run), label);
-    if (kept.role != MT_ROLE_TEMPORARY || kept.phase == MT_PHASE_OPTIMIZER || kept.phase == MT_PHASE_BACKWARD)
+    if (kept.role != MT_ROLE_TEMPORARY && !is_early_data(&kept))
+        return label;
+    if (kept.phase == MT_PHASE_OPTIMIZER || kept.phase == MT_PHASE_BACKWARD)
         return label;
     kept.role = MT_ROLE_KEPT;
     return sink->intern_label(sink->context, &kept);
+}
+
+/* Returns the label with the role of inputs, if the block seemed to be temporary before the first call of a model. */
+static mt_label_id data_label(struct mt_torch_memory *memory, mt_label_id label)
+{
+    const struct mt_sink *sink = mt_live_run_sink(memory->run);
+    struct mt_label data = *mt_interner_find_label(mt_live_run_interner(memory->run), label);
+    if (data.role != MT_ROLE_TEMPORARY || data.phase != MT_PHASE_INIT)
+        return label;
+    data.role = MT_ROLE_INPUT;
+    data.category = MT_CATEGORY_DATA;
+    return sink->intern_label(sink->context, &data);
 }
 
 /* Returns the label that a block has from now on, and notes its sequence. */
@@ -341,7 +424,9 @@ static struct mt_live_label choose_label(void *context, struct mt_live_label own
     memory->newest[NOW] = mt_larger(memory->newest[NOW], sequence);
     if (mt_number_map_get(&memory->alike, own.label, &numbers))
         return (struct mt_live_label){(mt_label_id)(numbers >> 32), (mt_span_id)numbers};
-    if (sequence <= memory->newest[BEFORE_LAST])
+    if (memory->newest[LAST] == 0)
+        own.label = data_label(memory, own.label);
+    else if (sequence <= memory->newest[BEFORE_LAST])
         own.label = kept_label(memory, own.label);
     return own;
 }

@@ -60,6 +60,10 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
  * allocator. Call it before each call of a model. */
 void mt_torch_memory_keep(struct mt_torch_memory *memory);
 
+/* Gives a block of our allocator that seemed to be temporary or kept the role key-value cache. Later blocks of the same op and span get
+ * it, too, if one dimension of their shape is longer. */
+void mt_torch_memory_follow_cache(struct mt_torch_memory *memory, mt_addr address);
+
 /* Gives the block another label. False if no block begins at the address. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 

@@ -40,8 +40,11 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
         " SELECT kind, name, owner, file, line, held, first, ifnull((SELECT op FROM event NOT INDEXED JOIN label"
         " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), ''), ifnull((SELECT name FROM"
         " program_phase AS phase WHERE phase.run = ?1 AND phase.first_event <= last ORDER BY phase.id DESC"
-        " LIMIT 1), ''), loop_file, loop_line, (SELECT requested_bytes FROM event NOT INDEXED WHERE id = first)"
-        " FROM merged ORDER BY held DESC, first",
+        " LIMIT 1), ''), loop_file, loop_line, (SELECT requested_bytes FROM event NOT INDEXED WHERE id = first),"
+        " ifnull((SELECT role FROM event JOIN label ON label.run = ?1 AND label.id = event.label"
+        " WHERE likely(event.kind = 10) AND event.allocation = first ORDER BY event.id DESC LIMIT 1),"
+        " ifnull((SELECT role FROM event NOT INDEXED JOIN label ON label.run = ?1 AND label.id = event.label"
+        " WHERE event.id = first), '')) FROM merged ORDER BY held DESC, first",
         MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
             .kind = mt_query_text(trace, row, 0),
@@ -57,6 +60,7 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
             .loop_file = mt_query_text(trace, row, 9),
             .loop_line = mt_statement_integer(row, 10),
             .first_bytes = mt_statement_integer(row, 11) > 0 ? (uint64_t)mt_statement_integer(row, 11) : 0,
+            .role = mt_query_text(trace, row, 12),
         };
     MT_THEN(status, find_lines(trace, run, rows, count));
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
