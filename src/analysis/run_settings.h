@@ -41,6 +41,7 @@ struct mt_program {
     mt_program_kind kind;
     bool grows_segments; /* by policy=tight or, in PyTorch, expandable_segments */
     bool is_dry;         /* it ran without a card */
+    bool only_infers;    /* it ran to its end, and allocated activations and nothing in backward; false: not known */
 };
 
 /* Returns the program of a run with these settings. */

@@ -56,6 +56,7 @@ static const char *const gap_reasons[MT_GAP_COUNT] = {
     [MT_GAP_ACCUMULATED] = "gradients are added up over several forward passes, and needed until the last of them",
     [MT_GAP_BUCKETS] = "DDP reduces gradients in buckets, after the hooks of their parameters",
     [MT_GAP_NO_MODULES] = "no activation at the peak has a module",
+    [MT_GAP_NO_BACKWARD] = "no backward pass ran",
     [MT_GAP_NO_STATE] = "no block is known to be optimizer state",
 };
 

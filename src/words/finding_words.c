@@ -84,7 +84,7 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
 };
 
 /* Returns the words of a change for PyTorch, where variables keep outputs and a dry run does not execute every step. */
-static const struct hint_words *words_of_pytorch(mt_hint hint)
+static const struct hint_words *words_of_pytorch(mt_hint hint, const struct mt_program *program)
 {
     static const struct hint_words variable = {
         .pytorch = "del the variable that holds it after its last use, such as logits after the loss"};
@@ -95,9 +95,11 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
         .change = "no step that ran reads it: copy it to the card when a step needs it, or remove it"};
     static const struct hint_words idle = {
         .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
+    static const struct hint_words inference = {
+        .pytorch = "torch.no_grad() or torch.inference_mode() around the loop: no backward pass reads it"};
     switch (hint) {
     case MT_HINT_NO_BACKWARD:
-        return &graph;
+        return program->only_infers ? &inference : &graph;
     case MT_HINT_FREE_AFTER_USE:
         return &variable;
     case MT_HINT_LEAVE_OUT:
@@ -117,7 +119,7 @@ static const struct hint_words *words_of_pytorch(mt_hint hint)
 /* Returns the words that apply to this program. */
 static struct hint_words words_for(mt_hint hint, const struct mt_program *program)
 {
-    struct hint_words words = program->kind == MT_PROGRAM_PYTORCH ? *words_of_pytorch(hint) : hints[hint];
+    struct hint_words words = program->kind == MT_PROGRAM_PYTORCH ? *words_of_pytorch(hint, program) : hints[hint];
     bool is_policy = hint == MT_HINT_POLICY_TIGHT || hint == MT_HINT_POLICY_TORCH;
     bool has_policy = is_policy && program->grows_segments == (hint == MT_HINT_POLICY_TIGHT);
     if (program->kind != MT_PROGRAM_MODEL || has_policy)

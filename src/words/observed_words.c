@@ -62,7 +62,8 @@ static const struct mt_field observed_fields[] = {
             "of another card; of a module, tensor or optimizer with needless gradients; of a function; null: none"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
-    MT_NAME(ROW, file, "file", NULL, "of the loop, or that sets the module; null: not known"),
+    MT_NAME(ROW, file, "file", NULL,
+            "of the loop, or that sets the module or the memory on another card; null: not known"),
     MT_POSITIVE(ROW, line, "line", NULL, NULL),
     MT_NAME(ROW, taken_at, "allocated_at", NULL, "the line that allocated; null: not recorded"),
     MT_ROW_OR_NULL(ROW, holder, "holder", &mt_holder_type, "who keeps it; null: not known"),
@@ -150,8 +151,10 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
     static const char *const words[MT_OBSERVED_KIND_COUNT] = {
         [MT_OBSERVED_GATHERED] = "are weights that FSDP gathers for the whole model at once",
         [MT_OBSERVED_UNSHARDED] = "are weights of blocks that FSDP gathers and keeps until backward",
+        [MT_OBSERVED_EARLY_DATA] = "are data that the program moved to the card before the first call of its model",
+        [MT_OBSERVED_CACHE] = "are key-value caches",
         [MT_OBSERVED_BUCKETS] = "are gradient buckets of DDP's reducer (DistributedDataParallel.reducer), next to "
-                                "gradients of the same size",
+                                "gradients that have memory of their own",
         [MT_OBSERVED_ONE_SEGMENT] = "are activations of several layers that one checkpointed segment computes again "
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and tensors computed from them, kept for backward",
@@ -195,6 +198,7 @@ static void add_other_card(const struct mt_observed *observed, struct mt_text *o
 {
     mt_text_add(out, "This rank allocates %s on %s, which is not its own card", MT_SIZE(observed->bytes),
                 observed->name);
+    add_line(observed->file, observed->line, out);
 }
 
 static void add_not_updated(const struct mt_observed *observed, struct mt_text *out)
@@ -319,6 +323,12 @@ const char *mt_observed_change_words(mt_observed_change change)
                                             "load_state_dict(..., assign=True), and delete the checkpoint",
         [MT_OBSERVED_CHANGE_OWN_CARD] = "call torch.cuda.set_device(local_rank) first, and torch.load with "
                                         "map_location=\"cpu\" or the rank's own card",
+        [MT_OBSERVED_CHANGE_SHORTER_CACHE] =
+            "fewer positions (such as StaticCache's max_cache_len), fewer sequences at a "
+            "time, or a quantized cache",
+        [MT_OBSERVED_CHANGE_BATCH_AT_USE] =
+            "keep the data on the host, in pinned memory, and copy each batch in the step "
+            "that reads it: batch.to(device, non_blocking=True)",
         [MT_OBSERVED_CHANGE_FREEZE] = "module.requires_grad_(False), and torch.no_grad() around its forward if nothing "
                                       "before it is trained",
         [MT_OBSERVED_CHANGE_DETACH_OUTPUT] = "pass its detached value there, as in discriminator(fake.detach()), and "

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Narrows the input to the step with the peak of requested bytes and its two neighbours. */
 static mt_status narrow(const struct mt_question *question, struct mt_advice_material *material)
@@ -101,6 +102,20 @@ static mt_status load_blocks(const struct mt_question *question, struct mt_advic
     return mt_trace_uses(trace, question->run, material->blocks, input->block_count, material->uses);
 }
 
+/* True if the program was followed to its end, and allocated activations and nothing in backward. */
+static bool only_infers(const struct mt_run *run, const struct mt_advice_input *input)
+{
+    bool has_activations = false;
+    if (!input->program.is_dry || !mt_run_is(run, MT_RUN_DONE))
+        return false;
+    for (size_t i = 0; i < input->label_count; i++) {
+        if (strcmp(input->labels[i].phase, mt_phase_name(MT_PHASE_BACKWARD)) == 0)
+            return false;
+        has_activations |= strcmp(input->labels[i].role, mt_role_name(MT_ROLE_ACTIVATION)) == 0;
+    }
+    return has_activations;
+}
+
 /* Loads everything but the blocks and their uses. */
 static mt_status load_rest(const struct mt_question *question, struct mt_advice_material *material)
 {
@@ -115,6 +130,7 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     if (status != MT_OK && status != MT_USAGE) /* the run is too short for leaks */
         return status;
     input->labels = material->labels;
+    input->program.only_infers = only_infers(run, input);
     input->marks = material->marks;
     input->segments = material->segments;
     input->parts = material->parts;

@@ -488,7 +488,10 @@ mt_status mt_program_changes_add_checkpoints(const struct mt_window *window, str
     size_t first = out->count;
     mt_status status = MT_OK;
     out->gaps[MT_CHANGE_CHECKPOINT] = list.count > 0 ? MT_GAP_NONE : MT_GAP_NO_MODULES;
-    for (size_t i = 0; i < list.count && i < MOST_TRIED && status == MT_OK; i++)
+    if (window->input->program.only_infers)
+        out->gaps[MT_CHANGE_CHECKPOINT] = MT_GAP_NO_BACKWARD;
+    const size_t count = out->gaps[MT_CHANGE_CHECKPOINT] == MT_GAP_NONE ? list.count : 0;
+    for (size_t i = 0; i < count && i < MOST_TRIED && status == MT_OK; i++)
         status = try_checkpoint(window, &list.items[i], out);
     keep_best(out, first);
     free(list.items);

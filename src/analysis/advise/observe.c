@@ -39,13 +39,18 @@ static bool is_named_as_cache(const char *name)
     return false;
 }
 
+static bool is_cache(const struct mt_holder_row *holder)
+{
+    return strcmp(holder->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 || is_named_as_cache(holder->name);
+}
+
 /* Returns the change for a loop that collects tensors. */
 static mt_observed_change change_of_collecting(const char *phase, const struct mt_holder_row *holder)
 {
     static const char cached[] = "lru_cache of ";
     if (strncmp(holder->name, cached, sizeof cached - 1) == 0)
         return MT_OBSERVED_CHANGE_LIMIT_RESULTS;
-    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE) && is_named_as_cache(holder->name))
+    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE) && is_cache(holder))
         return MT_OBSERVED_CHANGE_BOUND_CACHE;
     return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
                                                           : MT_OBSERVED_CHANGE_MOVE_TO_HOST;

@@ -29,6 +29,8 @@
     X(EVALUATION, "peak outside training") /* validation or generation takes more than training, without growth */     \
     X(GATHERED, "gathered at once")        /* FSDP shards the model as a whole, not its blocks */                      \
     X(UNSHARDED, "gathered and kept")      /* FSDP keeps gathered blocks from forward to backward */                   \
+    X(EARLY_DATA, "data on the card")      /* moved there before the first step, and kept */                           \
+    X(CACHE, "key-value cache")            /* that does not grow, such as one with its whole length from the start */  \
     X(BUCKETS, "gradient buckets")         /* of DDP, next to the gradients */                                         \
     X(ONE_SEGMENT, "one segment")          /* a checkpointed segment over many layers, computed again at once */       \
     X(SCORES, "attention scores")          /* a value for each pair of positions, kept for backward */                 \
@@ -47,6 +49,7 @@
     X(MOVE_TO_HOST, "move to host")                  /* move what the loop collects to the host, now and then */       \
     X(EVAL_STEPS, "eval_accumulation_steps")         /* the same by a setting of transformers' Trainer */              \
     X(BOUND_CACHE, "bound the cache")                /* bound what the loop collects, such as a key-value cache */     \
+    X(SHORTER_CACHE, "shorter cache")                /* or for fewer sequences */                                      \
     X(LIMIT_RESULTS, "lru_cache maxsize")            /* of a function whose results are kept */                        \
     X(CLONE_VIEWS, "clone views")                    /* copy the part that is needed */                                \
     X(BREAK_CYCLE, "break the cycle")                /* or collect garbage in each iteration */                        \
@@ -55,6 +58,7 @@
     X(FIND_HOLDER, "find the holder")                /* record with holders */                                         \
     X(MAP_LOCATION, "map_location")                  /* load to the host */                                            \
     X(OWN_CARD, "own card")                          /* set the card of the rank, and load to it or to the host */     \
+    X(BATCH_AT_USE, "move each batch")               /* to the card in the step that reads it */                       \
     X(FREEZE, "freeze")                              /* no gradients for the module */                                 \
     X(DETACH_OUTPUT, "detach the output")            /* of the other model, in the step of this one */                 \
     X(SET_TO_NONE, "set_to_none=True")               /* free gradients */                                              \
@@ -88,7 +92,7 @@ struct mt_observed {
     const char *name;     /* of another card, a module, a tensor or an optimizer: "cuda:0", "teacher"; otherwise NULL */
     uint64_t bytes;       /* for a loop, per iteration; for gradients, in total; otherwise at the peak of the phase */
     int64_t full_at;      /* for a loop, the estimated iteration that fills the card; -1: unknown */
-    const char *file;     /* of the loop; "": unknown */
+    const char *file;     /* of the loop, or where the module or the memory on another card is set; "": unknown */
     int64_t line;         /* 0: unknown */
     const char *taken_at; /* the line that allocated: "val.py:13"; "": not recorded */
     const struct mt_holder_row *holder; /* NULL: unknown */

@@ -47,6 +47,23 @@ static bool is_recomputed(const struct mt_label_row *label)
            (mt_label_is_role(label, MT_ROLE_TEMPORARY) || mt_label_is_role(label, MT_ROLE_ACTIVATION));
 }
 
+static bool is_of_cache(const struct mt_label_row *label)
+{
+    return mt_label_is_role(label, MT_ROLE_KEY_VALUE_CACHE);
+}
+
+static bool is_activation(const struct mt_label_row *label)
+{
+    return mt_label_is_role(label, MT_ROLE_ACTIVATION);
+}
+
+/* True for data that the program moved to the card before its first step. */
+static bool is_early_data(const struct mt_label_row *label)
+{
+    return mt_label_is_in_phase(label, MT_PHASE_INIT) &&
+           (mt_label_is_role(label, MT_ROLE_INPUT) || mt_label_is_role(label, MT_ROLE_KEPT));
+}
+
 static bool is_dropout_of_lora(const struct mt_label_row *label)
 {
     return strstr(label->span, "lora_dropout") != NULL;
@@ -101,6 +118,34 @@ static bool is_gradient_of_table(const struct mt_moment_blocks *peak, const stru
             return true;
     }
     return false;
+}
+
+/* True if a label's tensor has as many samples as an activation, so it is a batch. */
+static bool is_batch(const struct mt_moment_blocks *peak, const struct mt_label_row *label)
+{
+    for (size_t i = 0; i < peak->label_count; i++)
+        if (is_activation(&peak->labels[i]) && peak->labels[i].shape[0] != '\0' &&
+            atoll(peak->labels[i].shape) == atoll(label->shape))
+            return true;
+    return false;
+}
+
+/* Sums the data that was on the card before the first call of a model, but not a batch that the model reads. */
+static struct mt_block_sum sum_of_early_data(const struct mt_moment_blocks *peak)
+{
+    enum { MOST_BATCHES = 2 };
+    struct mt_block_sum sum = {0};
+    size_t *counts = mt_host_alloc((peak->label_count + 1) * sizeof *counts);
+    for (size_t i = 0; i < peak->count; i++)
+        counts[peak->blocks[i].label]++;
+    for (size_t i = 0; i < peak->count; i++) {
+        const uint32_t number = peak->blocks[i].label;
+        if (is_early_data(&peak->labels[number]) &&
+            (counts[number] > MOST_BATCHES || !is_batch(peak, &peak->labels[number])))
+            mt_block_sum_add(peak, i, &sum);
+    }
+    free(counts);
+    return sum;
 }
 
 static struct mt_block_sum sum_of_tables(const struct mt_moment_blocks *peak)
@@ -161,6 +206,14 @@ static mt_status sum_of_jacobians(const struct mt_question *question, const stru
 
 /* ---- observations ---- */
 
+static bool has_change(const struct mt_observations *observations, mt_observed_change change)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].change == change)
+            return true;
+    return false;
+}
+
 static int count_layers(uint64_t layers)
 {
     int count = 0;
@@ -192,13 +245,34 @@ static mt_status add_gathered(const struct mt_question *question, const struct m
     return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_UNSHARDED, MT_OBSERVED_CHANGE_RESHARD, out);
 }
 
+/* Adds data on the card, unless a copy of the weights or a checkpoint explains them. */
+static mt_status add_early_data(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                                struct mt_observations *out)
+{
+    if (has_change(out, MT_OBSERVED_CHANGE_COPY_ON_HOST) || has_change(out, MT_OBSERVED_CHANGE_MAP_LOCATION))
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, sum_of_early_data(peak), MT_OBSERVED_EARLY_DATA,
+                                   MT_OBSERVED_CHANGE_BATCH_AT_USE, out);
+}
+
+/* Adds caches, unless their growth explains the peak. */
+static mt_status add_caches(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                            struct mt_observations *out)
+{
+    if (has_change(out, MT_OBSERVED_CHANGE_BOUND_CACHE))
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_of_cache), MT_OBSERVED_CACHE,
+                                   MT_OBSERVED_CHANGE_SHORTER_CACHE, out);
+}
+
 /* Adds DDP's buckets if gradients also have memory of their own. */
 static mt_status add_buckets(const struct mt_question *question, const struct mt_moment_blocks *peak,
                              struct mt_observations *out)
 {
-    struct mt_block_sum buckets = mt_block_sum_of(peak, is_bucket);
-    buckets.bytes = mt_smaller(buckets.bytes, mt_block_sum_of(peak, is_other_gradient).bytes);
-    return mt_observations_add_sum(question, peak, buckets, MT_OBSERVED_BUCKETS, MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
+    if (!mt_block_sum_counts(peak, mt_block_sum_of(peak, is_other_gradient)))
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_bucket), MT_OBSERVED_BUCKETS,
+                                   MT_OBSERVED_CHANGE_BUCKET_VIEW, out);
 }
 
 static mt_status add_jacobian(const struct mt_question *question, const struct mt_moment_blocks *peak,
@@ -229,10 +303,34 @@ static mt_status add_recomputed(const struct mt_question *question, const struct
                                    out);
 }
 
+/* True if the program may run backward: it did, or it did not come to its end. */
+static bool runs_backward(const struct mt_question *question, const struct mt_moment_blocks *peak)
+{
+    if (!mt_run_is(question->run, MT_RUN_DONE))
+        return true;
+    for (size_t i = 0; i < peak->label_count; i++)
+        if (mt_label_is_in_phase(&peak->labels[i], MT_PHASE_BACKWARD))
+            return true;
+    return false;
+}
+
+/* Adds activations of a program that never runs backward. */
+static mt_status add_inference(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                               struct mt_observations *out)
+{
+    if (out->phase_count == 0 || runs_backward(question, peak) || has_change(out, MT_OBSERVED_CHANGE_NO_GRAD))
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_activation), MT_OBSERVED_UNREAD_GRAPH,
+                                   MT_OBSERVED_CHANGE_NO_GRAD, out);
+}
+
 static mt_status add_all(const struct mt_question *question, const struct mt_moment_blocks *peak,
                          struct mt_observations *out)
 {
+    MT_TRY(add_inference(question, peak, out));
     MT_TRY(add_gathered(question, peak, out));
+    MT_TRY(add_early_data(question, peak, out));
+    MT_TRY(add_caches(question, peak, out));
     MT_TRY(add_buckets(question, peak, out));
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_scores), MT_OBSERVED_SCORES,

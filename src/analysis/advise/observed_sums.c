@@ -39,18 +39,33 @@ struct mt_block_sum mt_block_sum_of(const struct mt_moment_blocks *moment, bool 
     return sum;
 }
 
+bool mt_block_sum_counts(const struct mt_moment_blocks *moment, struct mt_block_sum sum)
+{
+    return sum.bytes > 0 && sum.bytes >= moment->bytes / LEAST_PART;
+}
+
+/* Returns the program phase with the highest moment. */
+static const char *phase_of_peak(const struct mt_observations *observations)
+{
+    const struct mt_program_phase_row *found = NULL;
+    for (size_t i = 0; i < observations->phase_count; i++)
+        if (found == NULL || observations->phases[i].bytes > found->bytes)
+            found = &observations->phases[i];
+    return found != NULL ? found->name : mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN);
+}
+
 mt_status mt_observations_add_sum(const struct mt_question *question, const struct mt_moment_blocks *moment,
                                   struct mt_block_sum sum, mt_observed_kind kind, mt_observed_change change,
                                   struct mt_observations *out)
 {
     struct mt_observed found = {.kind = kind,
                                 .change = change,
-                                .phase = mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN),
+                                .phase = phase_of_peak(out),
                                 .bytes = sum.bytes,
                                 .full_at = -1,
                                 .file = "",
                                 .taken_at = ""};
-    if (sum.bytes == 0 || sum.bytes < moment->bytes / LEAST_PART)
+    if (!mt_block_sum_counts(moment, sum))
         return MT_OK;
     MT_TRY(mt_trace_lines(question->trace, question->run, &sum.event, 1, &found.taken_at));
     *MT_HOST_ADD(out->items, out->count) = found;

@@ -50,6 +50,7 @@ typedef enum mt_change_gap {
     MT_GAP_ACCUMULATED,  /* gradients live through several forward passes of a step, which accumulate into them */
     MT_GAP_BUCKETS,      /* DDP reduces gradients in buckets, after the hooks of the parameters */
     MT_GAP_NO_MODULES,   /* no activation has a module */
+    MT_GAP_NO_BACKWARD,  /* the program only infers */
     MT_GAP_NO_STATE,     /* no block is optimizer state */
     MT_GAP_COUNT
 } mt_change_gap;
