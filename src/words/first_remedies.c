@@ -12,6 +12,15 @@
 
 /* ---- a finding and a change ---- */
 
+/* True if a replay reserves clearly more or less than the run did, such as of a program that empties the cache. */
+static bool differs_in_replay(const struct mt_advice_answer *answer, uint64_t replayed_bytes)
+{
+    enum { CLEAR_PART = 50 };
+    const uint64_t had = answer->peaks[MT_MEASURE_RESERVED].bytes;
+    const uint64_t difference = had > replayed_bytes ? had - replayed_bytes : replayed_bytes - had;
+    return difference > had / CLEAR_PART;
+}
+
 /* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ". */
 static void add_saving(const struct mt_advice_answer *answer, const struct mt_finding *finding, struct mt_text *out)
 {
@@ -23,7 +32,8 @@ static void add_saving(const struct mt_advice_answer *answer, const struct mt_fi
         mt_replayed_allocator_add(input, out);
         mt_text_add(out, " the");
     } else {
-        mt_text_add(out, "The");
+        const bool differs = is_reserved && differs_in_replay(answer, advice->as_it_was.reserved_bytes);
+        mt_text_add(out, differs ? "In a replay, the" : "The");
     }
     mt_text_add(out, " peak of %s %s can fall by %s: ",
                 MT_SIZE(is_reserved ? advice->as_it_was.reserved_bytes : advice->peak_bytes),
@@ -69,7 +79,9 @@ static void add_change(struct mt_remedy_list *remedies, const struct mt_advice_a
     const struct mt_program *program = &answer->material.input.program;
     struct mt_remedy *remedy = mt_remedy_list_add(remedies);
     mt_change_add(change, program, &remedy->change);
-    mt_text_add(&remedy->what, "The %s reserved fall to %s with %s.", MT_SIZE(answer->changes.as_it_was.reserved_bytes),
+    const uint64_t before = answer->changes.as_it_was.reserved_bytes;
+    mt_text_add(&remedy->what, "%s %s reserved fall to %s with %s.",
+                differs_in_replay(answer, before) ? "In a replay, the" : "The", MT_SIZE(before),
                 MT_SIZE(change->replay.reserved_bytes), mt_text_get(&remedy->change));
     mt_change_add_hint(change, program, &remedy->how);
 }
