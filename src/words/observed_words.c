@@ -150,6 +150,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
 {
     static const char *const words[MT_OBSERVED_KIND_COUNT] = {
         [MT_OBSERVED_GATHERED] = "are weights that FSDP gathers for the whole model at once",
+        [MT_OBSERVED_NOT_YET_SHARDED] = "are weights of the whole model, which FSDP shards only afterwards",
         [MT_OBSERVED_UNSHARDED] = "are weights of blocks that FSDP gathers and keeps until backward",
         [MT_OBSERVED_EARLY_DATA] = "are data that the program moved to the card before the first call of its model",
         [MT_OBSERVED_CACHE] = "are key-value caches",
@@ -347,6 +348,10 @@ const char *mt_observed_change_words(mt_observed_change change)
                                           "Trainer, per_device_eval_batch_size)",
         [MT_OBSERVED_CHANGE_SHARD_BLOCKS] = "call fully_shard on each block of the model before the model itself (of "
                                             "FSDP's first version, set auto_wrap_policy)",
+        [MT_OBSERVED_CHANGE_META] =
+            "make the model under torch.device(\"meta\"), shard it, then call "
+            "model.to_empty(device=\"cuda\") and initialize or load the shards (of FSDP's first "
+            "version, make it on the host, with device_id)",
         [MT_OBSERVED_CHANGE_RESHARD] = "fully_shard(block, reshard_after_forward=True) (of FSDP's first version, "
                                        "ShardingStrategy.FULL_SHARD), which gathers each block again in backward",
         [MT_OBSERVED_CHANGE_BUCKET_VIEW] = "DistributedDataParallel(..., gradient_as_bucket_view=True)",

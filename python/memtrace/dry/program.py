@@ -71,6 +71,11 @@ class DryWatcher(Watcher):
                     del self.observer.iterations.growths[key]
         super()._store_growths(outcome)
 
+    def label_parameter(self, parameter: Any) -> None:
+        """Labels a parameter that the program makes before it calls a model, since the peak may be there."""
+        if self.phase_now[0] == "init":
+            self.relabel(parameter, self.param)
+
     def begin_step(self) -> int:
         number = super().begin_step()
         self.loops.begin_step()
@@ -335,7 +340,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     changes = importlib.import_module(".changes", __package__).Changes() if has_changes else None
     watcher = DryWatcher(cards.memory, cards, changes)
     close_at_exit(watcher)
-    replaced.replace(cards)
+    replaced.replace(cards, watcher.label_parameter)
     if has("compilers"):
         compilers.begin(cards, watcher, replaced.notes.note)
     driver.Driver(cards.count).install()

@@ -89,11 +89,11 @@ def replace_storage(cards: Any) -> None:
     replace_name("torch.UntypedStorage.resize_", resize_)
 
 
-def replace(cards: Any) -> None:
-    """Replaces all."""
+def replace(cards: Any, on_parameter: Callable[[Any], None]) -> None:
+    """Replaces all. `on_parameter` is called with each parameter that is made on a card."""
     if has("storages"):
         replace_storage(cards)
-    saving.begin(cards, weights.begin(cards.device))
+    saving.begin(cards, weights.begin(cards.device, on_parameter))
     services.begin()
     quantized.begin(cards)
     deepspeed_kernels.begin(cards.device)

@@ -25,10 +25,10 @@ OTHERS = "torch.UntypedStorage.__setitem__", "torch.UntypedStorage._write_file"
 
 
 class Weights:
-    """Weights on the host, by the library of the dry run."""
+    """Weights on the host, by the library of the dry run. `on_card` is called with each parameter that is made on a card."""
 
-    def __init__(self, device: Any) -> None:
-        self.device = device
+    def __init__(self, device: Any, on_card: Callable[[Any], None]) -> None:
+        self.device, self.on_card = device, on_card
 
     def is_late(self, storage: Any) -> bool:
         """True if a storage was not written yet."""
@@ -57,6 +57,8 @@ class Weights:
             made = new(cls, data, requires_grad)
             if data is not None and made is not data and data.device.type == "cpu":
                 self.device.memtrace_dry_weight(made._cdata, data._cdata)
+            if data is not None and data.device.type == "cuda":
+                self.on_card(made)
             return made
 
         def clone_late(storage: Any) -> Any:
@@ -97,9 +99,9 @@ def make_like(original: Callable[..., Any], one: Any, *given: Any, **named: Any)
     return original(one if is_small else torch.empty(0, dtype=one.dtype), *given, **named)
 
 
-def begin(device: Any) -> Weights:
+def begin(device: Any, on_card: Callable[[Any], None]) -> Weights:
     """Begins, once torch is imported."""
-    weights = Weights(device)
+    weights = Weights(device, on_card)
     if has("weights"):
         weights.install()
     return weights

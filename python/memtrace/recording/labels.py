@@ -90,6 +90,7 @@ class Labels:
 
     watches_all = False  # every called module, not only those inside a watched one
     error: Optional[BaseException] = None  # that ended the program
+    is_moving = False  # a module's parameters to a card
 
     def __init__(self, library: Any, rules: Iterable[tuple[str, str]] = RULES) -> None:
         self.library = library
@@ -215,6 +216,8 @@ class Labels:
             self._follow("backward is not followed", type(original_of(ENGINE)).run_backward,
                          library.memtrace_torch_backward_begin, library.memtrace_torch_backward_end, self._on_backward)
         self._follow_ranges()
+        if has("moved modules"):
+            self.patch("torch.nn.Module._apply", self._move)
         self.spread.watch_buckets()
         self.handles.append(self.caches)
         self.handles.append(types.SimpleNamespace(remove=functools.partial(rebuilding.leave, self.spread)))
@@ -276,6 +279,17 @@ class Labels:
         inner = getattr(module, "_orig_mod", module)  # of a module made by torch.compile
         self._watch_in(module, type(inner).__name__, self.library.memtrace_torch_span_now(),
                        self.library.memtrace_torch_category_now())
+
+    def _move(self, original: Any, *given: Any, **named: Any) -> Any:
+        """Labels the new parameters of a module that moves, or gets another dtype. Its buffers get their own category at its call."""
+        if self.is_moving:
+            return original(*given, **named)
+        self.is_moving = True
+        try:
+            with self.labelled("Param"):
+                return original(*given, **named)
+        finally:
+            self.is_moving = False
 
     def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
         """Called with an outermost module before its call, and with None afterwards."""

@@ -28,6 +28,7 @@
     X(WEIGHT_COPY, "copy of the weights")        /* an average or a stored state, on the card between steps */         \
     X(EVALUATION, "peak outside training") /* validation or generation takes more than training, without growth */     \
     X(GATHERED, "gathered at once")        /* FSDP shards the model as a whole, not its blocks */                      \
+    X(NOT_YET_SHARDED, "not yet sharded")  /* the whole model is on the card before FSDP shards it */                  \
     X(UNSHARDED, "gathered and kept")      /* FSDP keeps gathered blocks from forward to backward */                   \
     X(EARLY_DATA, "data on the card")      /* moved there before the first step, and kept */                           \
     X(CACHE, "key-value cache")            /* that does not grow, such as one with its whole length from the start */  \
@@ -67,6 +68,7 @@
     X(COPY_ON_HOST, "copy on the host")              /* keep an average or a stored state there */                     \
     X(EVAL_BATCH, "smaller evaluation batch")        /* or one without gradients */                                    \
     X(SHARD_BLOCKS, "fully_shard of blocks")         /* so that one block is gathered at a time */                     \
+    X(META, "meta device")                           /* make the model there, and allocate only the shards */          \
     X(RESHARD, "reshard_after_forward")              /* so that backward gathers a block again */                      \
     X(BUCKET_VIEW, "gradient_as_bucket_view")        /* gradients are views of the buckets */                          \
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \

@@ -2,7 +2,6 @@
 
 #include "analysis/advise/observed_sums.h"
 #include "base/memory.h"
-#include "base/order.h"
 #include "trace/query/walk.h"
 
 #include <stdlib.h>
@@ -45,6 +44,12 @@ static bool is_recomputed(const struct mt_label_row *label)
     return mt_label_is_in_phase(label, MT_PHASE_BACKWARD) && label->layer >= 0 &&
            strstr(label->op, "Backward") == NULL &&
            (mt_label_is_role(label, MT_ROLE_TEMPORARY) || mt_label_is_role(label, MT_ROLE_ACTIVATION));
+}
+
+/* True for a parameter that is allocated before the first call of a model. */
+static bool is_early_parameter(const struct mt_label_row *label)
+{
+    return mt_label_is_role(label, MT_ROLE_PARAMETER) && mt_label_is_in_phase(label, MT_PHASE_INIT);
 }
 
 static bool is_of_cache(const struct mt_label_row *label)
@@ -231,6 +236,25 @@ static bool shards_blocks(const struct mt_moment_blocks *peak)
     return false;
 }
 
+/* True if FSDP gathers parameters at any time. */
+static bool gathers(const struct mt_moment_blocks *peak)
+{
+    for (size_t i = 0; i < peak->label_count; i++)
+        if (mt_label_is_role(&peak->labels[i], MT_ROLE_GATHERED_PARAMETER))
+            return true;
+    return false;
+}
+
+/* Adds the weights at a peak before the first step, of a program that shards them later. */
+static mt_status add_not_yet_sharded(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                                     struct mt_observations *out)
+{
+    if (!peak->is_loading || !gathers(peak))
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_early_parameter),
+                                   MT_OBSERVED_NOT_YET_SHARDED, MT_OBSERVED_CHANGE_META, out);
+}
+
 /* Adds gathered weights: of the whole model, or of more blocks than are in use and prefetched. */
 static mt_status add_gathered(const struct mt_question *question, const struct mt_moment_blocks *peak,
                               struct mt_observations *out)
@@ -328,6 +352,7 @@ static mt_status add_all(const struct mt_question *question, const struct mt_mom
                          struct mt_observations *out)
 {
     MT_TRY(add_inference(question, peak, out));
+    MT_TRY(add_not_yet_sharded(question, peak, out));
     MT_TRY(add_gathered(question, peak, out));
     MT_TRY(add_early_data(question, peak, out));
     MT_TRY(add_caches(question, peak, out));
@@ -356,6 +381,7 @@ mt_status mt_observations_add_peak(const struct mt_question *question, struct mt
         return MT_OK;
     mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_ALLOCATED, &peak);
     found.bytes = peak.bytes;
+    found.is_loading = status == MT_OK && peak.step < 0;
     MT_THEN(status, mt_trace_labels(question->trace, question->run, &labels, &found.label_count));
     MT_THEN(status, mt_trace_live(question->trace, question->run, peak.event, &blocks, &found.count));
     found.blocks = blocks;

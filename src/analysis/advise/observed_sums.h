@@ -9,7 +9,8 @@ struct mt_moment_blocks {
     const struct mt_block_row *blocks;
     const struct mt_label_row *labels;
     size_t count, label_count;
-    uint64_t bytes; /* allocated at the moment */
+    uint64_t bytes;  /* allocated at the moment */
+    bool is_loading; /* the moment is before the first step */
 };
 
 /* The sum over some of these blocks. */
