@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -30,6 +31,36 @@ CASES = [
     (["p21_zero.py"], "not detached", "detach the output", "fake", 41, 742),
 ]
 
+# Programs of other reports. For each: the source, then as above, and the role with most of the peak.
+NET = """
+    import torch
+    from torch import nn
+    net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
+    """
+OTHERS = {
+    "inference": (NET + """
+    for _ in range(3):
+        net.eval()(torch.randn(8192, 1024, device="cuda"))
+    """, "graph without backward", "no_grad", None, 256, "activation"),
+    "cache": (NET + """
+    past = torch.zeros(8, 0, 1024, device="cuda")
+    def step(past, x):
+        return torch.cat([past, x], 1)
+    net.forward = lambda x: step(past, x)
+    with torch.no_grad():
+        for _ in range(12):
+            past = net.eval()(torch.randn(8, 256, 1024, device="cuda"))
+    """, "kept tensors", "bound the cache", "past", 8, "key-value cache"),
+    "data": ("""
+    import torch
+    data = torch.randn(50_000, 1024).cuda()
+    """ + NET + """
+    for at in range(0, 5000, 1000):
+        net(data[at:at + 1000]).sum().backward()
+        net.zero_grad()
+    """, "data on the card", "move each batch", None, 196, "input"),
+}
+
 
 def run(dry, words):
     for file in REPORTS.glob("*.py"):
@@ -54,3 +85,14 @@ def test_the_cause_and_the_change_of_a_report_are_found(tmp_path, words, detecto
     one = found[detector, change]
     name = one["holder"]["name"] if one["holder"] else one["name"]
     assert (name, round(one["bytes"] / MIB)) == (holder, size)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_role_of_most_memory_and_its_cause_are_found(tmp_path, name):
+    source, detector, change, holder, size, role = OTHERS[name]
+    dry = Dry(tmp_path)
+    (dry.folder / "program.py").write_text(textwrap.dedent(source))
+    answer = run(dry, ["program.py"])
+    one = next(one for one in answer["observations"] if (one["detector"], one["change"]) == (detector, change))
+    assert (one["holder"] and one["holder"]["name"], round(one["bytes"] / MIB)) == (holder, size)
+    assert max(answer["rows"], key=lambda row: row["allocated_bytes"])["role"] == role
