@@ -329,7 +329,8 @@ _guards = module_named("_guards", CompileContext=types.SimpleNamespace(try_get=l
 __version__ = "2.13.0"
 version = types.SimpleNamespace(cuda="13.0")
 profiler = module_named("profiler", profile=Profile)
-autograd = module_named("autograd", backward=run_backward, grad=run_backward, Variable=Variable)
+graph = module_named("autograd.graph", _engine_run_backward=lambda t_outputs, *given, **named: None)
+autograd = module_named("autograd", graph=graph, backward=run_backward, grad=run_backward, Variable=Variable)
 _C = module_named("_C")
 module_named("_C._dynamo.eval_frame", set_eval_frame=lambda callback: None)
 optim = module_named("optim", Optimizer=Optimizer)
