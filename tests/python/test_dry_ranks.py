@@ -261,7 +261,7 @@ SPREADS = {
 }
 # For each: the parameters, the optimizer's state, and the gradients of three steps of one of two ranks, in MiB; the model has 4.
 # FSDP's are 4 before they are sharded, and DDP's are blocks of their own before they are copied into buckets, which are made anew.
-EXPECTED = {"meta": (2, 4, 6), "fully_shard": (2, 4, 6), "tensor_parallel": (2, 4, 6), "fsdp": (2, 4, 6 + 12),
+EXPECTED = {"meta": (2, 4, 6), "fully_shard": (2, 4, 6), "tensor_parallel": (2, 4, 6), "fsdp": (4 + 2, 4, 6 + 12),
             "ddp_view": (4, 8, 4 + 4 + 12), "zero": (4, 4, 12)}
 
 # MiB that the three steps gather, in forward and, unless kept until then, in backward: of FSDP2, a buffer and the parameters.
