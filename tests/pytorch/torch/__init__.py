@@ -246,6 +246,9 @@ class Module:
     def named_buffers(self, recurse=True):
         return []
 
+    def _apply(self, function):
+        return self
+
     def load_state_dict(self, state):
         for name, parameter in self.named_parameters():
             setattr(self, name, state.get(name, parameter))
