@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -66,6 +67,23 @@ static void weight_casts_that_are_freed_late_have_a_change_of_their_own(void **s
     assert_int_equal(mt_finding_hint(&finding), MT_HINT_FREE_AFTER_USE);
 }
 
+/* No variable has what autograd computes in backward. */
+static void memory_of_autograd_is_not_to_be_deleted_by_the_program(void **state)
+{
+    (void)state;
+    const struct mt_program program = {.kind = MT_PROGRAM_PYTORCH};
+    struct mt_finding finding = {
+        .pattern = MT_PATTERN_LATE_FREE, .role = "temporary", .op = "AddmmBackward0", .phase = "backward"};
+    struct mt_text autograd = {0}, variable = {0};
+    mt_finding_add_hint(&finding, &program, &autograd);
+    finding.op = "aten::addmm";
+    mt_finding_add_hint(&finding, &program, &variable);
+    assert_null(strstr(mt_text_get(&autograd), "del the variable"));
+    assert_non_null(strstr(mt_text_get(&variable), "del the variable"));
+    mt_text_release(&autograd);
+    mt_text_release(&variable);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -73,6 +91,7 @@ int main(void)
         cmocka_unit_test(every_kind_has_a_change_for_blocks_of_any_role),
         cmocka_unit_test(every_change_has_words_for_each_program),
         cmocka_unit_test(weight_casts_that_are_freed_late_have_a_change_of_their_own),
+        cmocka_unit_test(memory_of_autograd_is_not_to_be_deleted_by_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,6 +157,13 @@ static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
                           : "move its tensors to the host with .cpu(), or remove those that no step needs");
 }
 
+/* True for blocks that PyTorch's autograd holds while it computes a gradient from them, and no variable of the program. */
+static bool is_held_by_autograd(const struct mt_finding *finding, const struct mt_program *program)
+{
+    return program->kind == MT_PROGRAM_PYTORCH && finding->holder == NULL && strstr(finding->op, "Backward") != NULL &&
+           strcmp(finding->phase, mt_phase_name(MT_PHASE_BACKWARD)) == 0;
+}
+
 void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
 {
     const mt_hint hint = mt_finding_hint(finding);
@@ -164,6 +171,9 @@ void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_progr
         add_dropped(finding->holder, out);
     else if (hint == MT_HINT_NO_BACKWARD && finding->holder != NULL)
         mt_hint_add(MT_HINT_FREE_AFTER_USE, program, out);
+    else if (hint == MT_HINT_FREE_AFTER_USE && is_held_by_autograd(finding, program))
+        mt_text_add(out, "autograd holds it until the gradient that it is a part of is complete; with FSDP, wrap "
+                         "smaller modules");
     else
         mt_hint_add(hint, program, out);
 }
