@@ -96,3 +96,14 @@ def test_the_role_of_most_memory_and_its_cause_are_found(tmp_path, name):
     one = next(one for one in answer["observations"] if (one["detector"], one["change"]) == (detector, change))
     assert (one["holder"] and one["holder"]["name"], round(one["bytes"] / MIB)) == (holder, size)
     assert max(answer["rows"], key=lambda row: row["allocated_bytes"])["role"] == role
+
+
+def test_what_keeps_memory_of_a_rank_on_another_card_is_named(tmp_path):
+    dry = Dry(tmp_path)
+    shutil.copy(REPORTS / "p28_cuda0.py", dry.folder)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    subprocess.run([find_program(), "dry-run", "--device", "sim:h100", "--", *torchrun, "p28_cuda0.py"],
+                   cwd=dry.folder, env=dry.environment(), check=True, capture_output=True)
+    said = subprocess.run([find_program(), "ranks", "--json"], cwd=dry.folder, capture_output=True, text=True, check=True)
+    stray, = json.loads(said.stdout)["other_cards"]
+    assert (stray["rank"], stray["card"], stray["allocated_bytes"], stray["holder"]) == (1, 0, 64 * MIB, "stray (p28_cuda0.py:5)")
