@@ -239,8 +239,8 @@ static bool are_kin(const struct groups *groups, size_t one, size_t other)
            shape[0] != '\0' && shape == groups->shapes[other];
 }
 
-/* Returns at how many ends the group has grown; 0 if it does not leak. A queue of batches, some of which were made before the first
- * step, leaks nothing. */
+/* Returns at how many ends the group has grown; 0 if it does not leak. A queue of batches leaks nothing, also if its first batches
+ * were made before the first step. */
 static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
 {
     uint64_t bytes[MT_LEAK_MOST_ENDS] = {0};
