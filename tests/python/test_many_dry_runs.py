@@ -83,7 +83,7 @@ def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
             "weights in bf16": "the program fails with it: exit code 1, AssertionError: not fp32"}.items() <= without.items()
     assert all(change["difference_bytes"] < 0 for change in answer["changes"])
     for change in answer["changes"]:  # a replay, too, is of the device that is asked about
-        assert not change["peak"]["fits"] or change["peak"]["allocated_bytes"] <= answer["capacity_bytes"]
+        assert not change["fits"] or change["peak"]["allocated_bytes"] <= answer["capacity_bytes"]
     assert answer["changes"][-1]["change"].startswith("SGD")
     assert [change["basis"] for change in answer["changes"] if change["kind"] == "micro-batch"] == ["replay"]
     assert answer["remedy"] == "checkpoint"
