@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from memtrace import _declarations, _library
-from memtrace.recording.labels import Labels
+from memtrace.recording.labels import Labels, made_alone
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +94,9 @@ def test_where_hooks_can_not_be_set_that_is_said(labels, monkeypatch, capsys):
     losses, seen = train(labels, watched=True)
     assert ("forward", "Block") not in seen and losses
     assert "modules, gradients, backward and steps are not followed" in capsys.readouterr().err
+
+
+def test_an_interrupt_stays_the_class_for_which_python_ends_with_130():
+    assert type(made_alone(KeyboardInterrupt())) is KeyboardInterrupt
+    ended = made_alone(SystemExit(3))
+    assert type(ended)().code == 3

@@ -475,6 +475,9 @@ class Labels:
 
 def made_alone(error: BaseException) -> BaseException:
     """Returns an exception whose class can be called without arguments for a copy of `error`, as when Python raises a class later."""
+    if type(error) is KeyboardInterrupt and not error.args:
+        return error  # Python ends with 130 only for this class itself
+
     def initialize(self: BaseException) -> None:
         self.args = error.args
         if isinstance(error, SystemExit):
