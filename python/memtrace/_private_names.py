@@ -39,6 +39,8 @@ INDUCTOR = "torch._inductor."
 PARTS = {
     "modules": Part("recording/labels.py", ("torch.nn.Module.__call__",), "modules are not labelled"),
     "moved modules": Part("recording/labels.py", ("torch.nn.Module._apply",), "parameters are labelled at their module's first call"),
+    "swapped tensors": Part("recording/labels.py", ("torch.utils.swap_tensors",),
+                            "modules of FSDP that move or change their dtype after their first call fail"),
     "backward": Part("recording/labels.py", ("torch.autograd.Variable._execution_engine.run_backward",), "backward is not followed"),
     "roots of backward": Part("recording/watching.py", (
         "torch.autograd.graph._engine_run_backward(t_outputs)",), "outputs that are not detached in another optimizer's step are not found"),

@@ -8,6 +8,8 @@ import sys
 import weakref
 from typing import Any, Callable
 
+from .weak_tensors import WeakTensor
+
 COMPILED = "torch._dynamo.compiled_autograd"
 
 
@@ -15,7 +17,7 @@ class Hook:
     """The hook of a parameter. It does not keep the parameter alive."""
 
     def __init__(self, parameter: Any, label: Callable[[Any], Any]) -> None:
-        self.find, self.label = weakref.ref(parameter), label
+        self.find, self.label = WeakTensor(parameter), label
         self.handle = parameter.register_post_accumulate_grad_hook(label)
 
     def set_again(self) -> None:

@@ -17,12 +17,13 @@ import sys
 import sysconfig
 import threading
 import types
-import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Optional
 
 import torch
+
+from .weak_tensors import WeakTensor
 
 LEVELS = 6  # of containers and objects around a tensor
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
@@ -54,7 +55,7 @@ class Holder:
     blocks: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by address: of the tensors themselves
     devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
     references: list[Reference] = dataclasses.field(default_factory=list)  # those to remove in order to free them
-    tensors: list[weakref.ref[torch.Tensor]] = dataclasses.field(default_factory=list)  # with a graph, to be detached
+    tensors: list[WeakTensor] = dataclasses.field(default_factory=list)  # with a graph, to be detached
     nodes: set[int] = dataclasses.field(default_factory=set)  # sequence numbers of the autograd nodes that computed the tensors
     is_copy: bool = False  # the tensors have the shapes of the trained weights
     is_chain: bool = False  # each value is computed from the previous one, so every iteration's graph is kept

@@ -28,6 +28,7 @@ import torch
 from .holder_names import FunctionCache, Holder, Names, Reference, fields_of
 from .labels import start_of
 from .live_objects import objects_of
+from .weak_tensors import WeakTensor
 
 PATIENCE = 20.0  # seconds for a child that counts
 MOST_CYCLE_BLOCKS = 16  # the largest, as many as fit in one write to a pipe
@@ -96,7 +97,7 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
         holder.tensor_bytes += tensor.nbytes
         if tensor.grad_fn is not None:
             holder.nodes.add(tensor.grad_fn._sequence_nr())
-            holder.tensors.append(weakref.ref(tensor))
+            holder.tensors.append(WeakTensor(tensor))
             holder.is_chain |= is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2])
         holder.references += names.references(tensor)
     return found

@@ -26,6 +26,7 @@ from .caches import Caches
 from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
 from .spread import SpreadGradients, local_of, rebuilding
+from .weak_tensors import WeakTensor, swap
 
 # The category of a module's memory, by the first rule whose pattern occurs in the name of its class or in its own name. A module
 # without a matching rule has the category of the module around it.
@@ -108,7 +109,7 @@ class Labels:
         # of optimizers: number of labelled state tensors
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         # of optimizers: their parameters that belong to no module
-        self.unowned: weakref.WeakKeyDictionary[Any, list[weakref.ref[torch.Tensor]]] = weakref.WeakKeyDictionary()
+        self.unowned: weakref.WeakKeyDictionary[Any, list[WeakTensor]] = weakref.WeakKeyDictionary()
         # of running optimizers: addresses of the first parameter and its states before the step
         self.first_starts: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
@@ -218,6 +219,8 @@ class Labels:
         self._follow_ranges()
         if has("moved modules"):
             self.patch("torch.nn.Module._apply", self._move)
+        if has("swapped tensors"):
+            self.patch("torch.utils.swap_tensors", swap)
         self.spread.watch_buckets()
         self.handles.append(self.caches)
         self.handles.append(types.SimpleNamespace(remove=functools.partial(rebuilding.leave, self.spread)))
@@ -400,7 +403,7 @@ class Labels:
         itself."""
         if optimizer not in self.unowned:
             owners = self._owners()
-            self.unowned[optimizer] = [weakref.ref(one) for group in optimizer.param_groups for one in group["params"]
+            self.unowned[optimizer] = [WeakTensor(one) for group in optimizer.param_groups for one in group["params"]
                                        if id(one) not in owners]
             self.relabel_all([one for one in (weak() for weak in self.unowned[optimizer]) if one is not None], self.param)
         gradients = [one.grad for one in (weak() for weak in self.unowned[optimizer]) if one is not None]

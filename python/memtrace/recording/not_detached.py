@@ -16,6 +16,7 @@ from .holder_names import Names
 from .live_objects import objects_of
 from .not_updated import MOST_OPTIMIZERS, SECOND, Needless
 from .spread import local_of
+from .weak_tensors import WeakTensor
 
 MOST_TENSORS = 16  # whose graphs are searched for the one to detach
 
@@ -32,7 +33,7 @@ class Suspect(NamedTuple):
     """Gradients of another optimizer, which are needless if the program clears them before that optimizer's step."""
 
     optimizer: weakref.ref[Any]
-    gradients: list[tuple[torch.nn.Parameter, weakref.ref[torch.Tensor]]]
+    gradients: list[tuple[torch.nn.Parameter, WeakTensor]]
     found: Needless
 
 
@@ -119,7 +120,7 @@ class Detaching:
                 continue
             size = sum(local_of(gradient).nbytes for _, gradient in found)
             name, file, line = output_of({id(one) for one, _ in found}, own, reached, frames)
-            yield Suspect(weakref.ref(other), [(one, weakref.ref(gradient)) for one, gradient in found],
+            yield Suspect(weakref.ref(other), [(one, WeakTensor(gradient)) for one, gradient in found],
                           Needless(name, file, line, len(found), size))
 
 

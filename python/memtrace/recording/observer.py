@@ -19,6 +19,7 @@ from .labels import tensors_of
 from .not_detached import Detaching
 from .not_updated import MOST_OPTIMIZERS, Gradients, Needless
 from .program_phases import ProgramPhases
+from .weak_tensors import WeakTensor
 from .weight_copies import weight_copies
 from .zeroed import Zeroing
 
@@ -44,7 +45,7 @@ class Observer:
         self.measure = measure
         self.gradients, self.detaching, self.zeroing = Gradients(), Detaching(), Zeroing()
         self.steps: Optional[Loop] = None
-        self.kept: list[weakref.ref[torch.Tensor]] = []
+        self.kept: list[WeakTensor] = []
         self.updates: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # steps of each optimizer
         self.handled: set[int] = set()  # the ids of exceptions whose tracebacks were searched
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
@@ -106,7 +107,7 @@ class Observer:
         frames = frames_from(caller())
         copies = self._label_copies(frames) if step in COPIES_AT else {}
         if step == KEPT_FROM:
-            self.kept = [weakref.ref(tensor) for tensor in holders.tensors_to_name()]
+            self.kept = [WeakTensor(tensor) for tensor in holders.tensors_to_name()]
         elif step == KEPT_TO:
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
             least = self.library.memtrace_torch_live() // LEAST_SHARE

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
 from collections.abc import Iterable
 from typing import Any, Callable, ContextManager, Optional, Protocol
 
@@ -15,6 +14,7 @@ import torch
 
 from .._private_names import Replaced, has, wrap
 from .gradients import GradientHooks
+from .weak_tensors import WeakTensor
 
 FSDP1 = "torch.distributed.fsdp._flat_param"
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
@@ -81,7 +81,7 @@ class SpreadGradients:
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
         # Parameters whose gradients exist before the optimizer's step, by id, with the span of the gradient.
-        self.late: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.late: dict[int, tuple[WeakTensor, int]] = {}
         self.watched: set[str] = set()  # modules of FSDP
 
     def watch_buckets(self) -> None:
@@ -145,7 +145,7 @@ class SpreadGradients:
         return result
 
     def _label_late(self, parameter: Any, span: int) -> None:
-        self.late[id(parameter)] = weakref.ref(parameter), span
+        self.late[id(parameter)] = WeakTensor(parameter), span
 
     def before_optimizer(self) -> None:
         for find, span in self.late.values():

@@ -32,6 +32,7 @@ from .labels import MOST_FRAMES, Labels
 from .live_objects import objects_of
 from .not_updated import Needless
 from .observer import Observer
+from .weak_tensors import WeakTensor
 
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
 
@@ -43,14 +44,14 @@ watcher: Optional["Watcher"] = None
 class Version(NamedTuple):
     """A parameter's version counter."""
 
-    parameter: weakref.ref[Any]
+    parameter: WeakTensor
     number: int
 
     @classmethod
     def of(cls, module: torch.nn.Module) -> Optional[Version]:
         """Returns the version of the module's first trained parameter."""
         parameter: Any = next((each for _, each in module.named_parameters() if each.requires_grad), None)
-        return None if parameter is None else cls(weakref.ref(parameter), getattr(parameter, "_version", 0))
+        return None if parameter is None else cls(WeakTensor(parameter), getattr(parameter, "_version", 0))
 
     def has_changed(self) -> bool:
         parameter = self.parameter()

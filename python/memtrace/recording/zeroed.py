@@ -10,6 +10,7 @@ import torch
 
 from .not_updated import Needless
 from .spread import local_of
+from .weak_tensors import WeakTensor
 
 STEP = 3  # of an optimizer, before which its gradients are compared with the step before: the first two may differ
 
@@ -19,7 +20,7 @@ class Mark(NamedTuple):
 
     optimizer: weakref.ref[Any]
     parameter: torch.nn.Parameter
-    gradient: weakref.ref[torch.Tensor]
+    gradient: WeakTensor
     version: int
 
     def is_zeroed(self) -> bool:
@@ -33,7 +34,7 @@ def first_mark(optimizer: Any) -> Iterator[Mark]:
     for one in (one for group in optimizer.param_groups for one in group["params"]):
         gradient = one.grad
         if gradient is not None and gradient.is_cuda and gradient.layout == torch.strided:
-            yield Mark(weakref.ref(optimizer), one, weakref.ref(gradient), gradient._version)
+            yield Mark(weakref.ref(optimizer), one, WeakTensor(gradient), gradient._version)
             return
 
 
