@@ -1,6 +1,7 @@
 /* Asking the program from outside, as a user would: a command line, what it printed, its exit code.
  *
- * Relies on a program and a folder of the benchmark's own, in which it is run; what it says on stderr passes through. */
+ * Relies on a program and a folder of the benchmark's own, in which it is run; what it says on stderr passes
+ * through. */
 #pragma once
 
 #include "base/memory.h"

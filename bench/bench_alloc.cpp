@@ -18,8 +18,8 @@ namespace
 constexpr int REPETITIONS = 7;
 constexpr double NONE = NAN;
 
-/* A device whose clock is the host's, which a traced event reads, as on a card. Nothing touches its memory, so it may be
- * larger than the host's. */
+/* A device whose clock is the host's, which a traced event reads, as on a card. Nothing touches its memory, so it may
+ * be larger than the host's. */
 constexpr const char *CLOCKED = "cpu:256GiB";
 
 struct Policy {
@@ -40,7 +40,8 @@ struct Times {
     std::vector<double> untraced[POLICIES], traced[POLICIES], peer;
 };
 
-/* Lets every variant take its turn, again and again. `ours(sink, settings)` and `peer()` measure once, in nanoseconds. */
+/* Lets every variant take its turn, again and again. `ours(sink, settings)` and `peer()` measure once, in
+ * nanoseconds. */
 template <class OursNs, class PeerNs> Times measure_in_turn(OursNs ours, PeerNs peer)
 {
     Sink nowhere, traces[POLICIES] = {Sink("bench_alloc_0.db"), Sink("bench_alloc_1.db")};
@@ -126,8 +127,8 @@ void report_step(const char *name, const Sequence &step)
     }
 }
 
-/* A plan is made for steps, so its figures are of one: what is reserved is over less than a run's peak, which has parameters
- * and moments, too, and so has no target here. */
+/* A plan is made for steps, so its figures are of one: what is reserved is over less than a run's peak, which has
+ * parameters and moments, too, and so has no target here. */
 void report_planned(const char *name, const Sequence &step)
 {
     Sink nowhere;

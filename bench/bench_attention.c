@@ -4,9 +4,9 @@
  *   bench_attention [--peer COMMAND] [LONGEST | lengths]
  *
  * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence,
- * 16384 unless given. `lengths` measures 16 heads of 64, 80 and 128 features in bf16 instead, 16,384 tokens in sequences of
- * 1,024 to 16,384, and how far results are from those of double precision. Times are medians of some launches, by the card's clock. Without a usable card nothing is
- * measured. */
+ * 16384 unless given. `lengths` measures 16 heads of 64, 80 and 128 features in bf16 instead, 16,384 tokens in
+ * sequences of 1,024 to 16,384, and how far results are from those of double precision. Times are medians of some
+ * launches, by the card's clock. Without a usable card nothing is measured. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "bench/peer.h"
@@ -316,8 +316,8 @@ static void measure(struct bench *bench, int64_t longest)
     measure_softmax(bench, MT_BF16, longest / 4);
 }
 
-/* Returns the bytes of the largest call: attention with the widest heads and its workspace, or softmax over a quarter of
- * the length squared. */
+/* Returns the bytes of the largest call: attention with the widest heads and its workspace, or softmax over a quarter
+ * of the length squared. */
 static uint64_t bytes_for(int64_t longest)
 {
     enum { OPERANDS = 8, COLUMNS = 2, HOPPER = 90 };

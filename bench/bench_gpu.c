@@ -31,7 +31,8 @@ static double measure_step(struct bench *bench, const struct setup *setup, doubl
 /* A first guess of the time to launch a kernel. A step of the small model consists of launches. */
 enum { GUESSED_LAUNCH_NS = 11300, MOST_PERCENT = 20 };
 
-/* Returns the milliseconds of a step on a simulated card like the machine's, whose host takes launch_ns for a launch. */
+/* Returns the milliseconds of a step on a simulated card like the machine's, whose host takes launch_ns for a
+ * launch. */
 static double estimate_ms(struct bench *bench, const struct setup *setup, const char *card, double launch_ns)
 {
     FILE *file = fopen(HOST_CARD, "w");

@@ -188,7 +188,8 @@ static inline const char **option_of(struct bench *bench, const char *name)
     return NULL;
 }
 
-/* Reads the options before the names; how many arguments they took. Files keep their names in whatever folder is entered. */
+/* Reads the options before the names; how many arguments they took. Files keep their names in whatever folder is
+ * entered. */
 static inline int read_options(struct bench *bench, int count, char **arguments)
 {
     int next = 1;

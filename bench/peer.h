@@ -3,9 +3,9 @@
  *   we write    pair 4096 50000        a line of words on its stdin
  *   it writes   712.4                  a line of numbers on its stdout, or "failed"
  *
- * Before that it writes "ready", once it is; where its library or a card is missing it ends instead, and every answer is
- * NAN. What it says on stderr passes through. It ends when its stdin does; one that says nothing for longer than any model
- * takes to compile is ended, with all that it has started. */
+ * Before that it writes "ready", once it is; where its library or a card is missing it ends instead, and every answer
+ * is NAN. What it says on stderr passes through. It ends when its stdin does; one that says nothing for longer than any
+ * model takes to compile is ended, with all that it has started. */
 #pragma once
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* PyTorch's caching allocator through its C++ entry, measured by the loops that measure ours. pytorch_allocator.py builds
- * this against the torch that Python has, and calls it with the interpreter's lock held, so that recording Python's frames
- * has nothing to wait for. */
+/* PyTorch's caching allocator through its C++ entry, measured by the loops that measure ours. pytorch_allocator.py
+ * builds this against the torch that Python has, and calls it with the interpreter's lock held, so that recording
+ * Python's frames has nothing to wait for. */
 #include "bench/alloc_loops.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>

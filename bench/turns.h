@@ -1,5 +1,5 @@
-/* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that waits meanwhile.
- * What is compared are the medians over the turns, of each turn's median of 8 steps. */
+/* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that waits
+ * meanwhile. What is compared are the medians over the turns, of each turn's median of 8 steps. */
 #pragma once
 
 #include "bench/card.h"
@@ -38,8 +38,8 @@ static inline bool run_once(struct bench *bench, const struct setup *setup, cons
     return true;
 }
 
-/* As many as `turns`, at most MOST_TURNS. The peer begins, and gives its model up after each turn, so that a card that has
- * room for one of the two is enough. False if a run of ours failed. */
+/* As many as `turns`, at most MOST_TURNS. The peer begins, and gives its model up after each turn, so that a card that
+ * has room for one of the two is enough. False if a run of ours failed. */
 static inline bool take_turns(struct bench *bench, const struct setup *setup, const char *options, int turns,
                               struct peer *peer, struct turns *out)
 {

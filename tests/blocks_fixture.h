@@ -1,4 +1,5 @@
-/* The fixture of tests of a trace's blocks: a trace of random runs, with the events as they were emitted, and a folder. */
+/* The fixture of tests of a trace's blocks: a trace of random runs, with the events as they were emitted, and a
+ * folder. */
 #pragma once
 
 #include "folder.h"

@@ -1,5 +1,5 @@
-/* A small CUDA program, for tests of `memtrace record` on a card. It does what its arguments say, one after another, and
- * has no words that fake_cuda.c has not:
+/* A small CUDA program, for tests of `memtrace record` on a card. It does what its arguments say, one after another,
+ * and has no words that fake_cuda.c has not:
  *
  *   take N BYTES, give N      cudaMalloc and cudaFree; N, below 16, stands for what was taken
  *   pool N BYTES, unpool N    cudaMallocAsync and cudaFreeAsync

@@ -1,5 +1,5 @@
-/* Plays libcudnn.so.9: the documented functions of its backend that memtrace_cudnn calls, with two engines. FAKE_CUDNN has words
- * that change what it does:
+/* Plays libcudnn.so.9: the documented functions of its backend that memtrace_cudnn calls, with two engines. FAKE_CUDNN
+ * has words that change what it does:
  *
  *   old          it is cuDNN 9.7
  *   picky        it does not accept the card

@@ -1,6 +1,6 @@
-/* A device that is an address range and a capacity: addresses go up or down from a place of the test's choice. It counts a
- * fault for each page that is mapped twice, or unmapped without being mapped. If it is broken, it gives no more memory, as a
- * card after a kernel that failed. */
+/* A device that is an address range and a capacity: addresses go up or down from a place of the test's choice. It
+ * counts a fault for each page that is mapped twice, or unmapped without being mapped. If it is broken, it gives no
+ * more memory, as a card after a kernel that failed. */
 #pragma once
 
 #include "device/backend.h"

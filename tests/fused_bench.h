@@ -154,7 +154,8 @@ static inline void record_training(struct recording *recording, const struct mt_
         fail_msg("on %s: %s", device, mt_last_error());
 }
 
-/* Trains on the device and on a simulated one of the same card. Returns the number of the first event that differs, or -1. */
+/* Trains on the device and on a simulated one of the same card. Returns the number of the first event that differs, or
+ * -1. */
 static inline long first_difference(const struct mt_training_config *config, const char *alloc)
 {
     struct recording planned, executed;

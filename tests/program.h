@@ -37,7 +37,8 @@ static inline int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Runs a shell command in which $M is the program and $D the folder tests/data; the answer is valid until the next call. */
+/* Runs a shell command in which $M is the program and $D the folder tests/data; the answer is valid until the next
+ * call. */
 static inline const struct said *shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline const struct said *shell(const char *format, ...)
 {

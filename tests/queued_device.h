@@ -18,8 +18,8 @@ struct queued_touch {
     uint64_t number;
 };
 
-/* Invariants: after[s][t] <= queued[t], and what is queued on s from now on comes after work after[s][t] of t; a byte is
- * touched by the touches since the last that were in the way of a new owner. */
+/* Invariants: after[s][t] <= queued[t], and what is queued on s from now on comes after work after[s][t] of t; a byte
+ * is touched by the touches since the last that were in the way of a new owner. */
 struct queued_device {
     struct mt_device device;
     pthread_mutex_t lock; /* guards the rest */

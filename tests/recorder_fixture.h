@@ -419,7 +419,8 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
     }
 }
 
-/* Compares the run, and how its blocks were used, with what the script of this seed emits; returns how many events it has. */
+/* Compares the run, and how its blocks were used, with what the script of this seed emits; returns how many events it
+ * has. */
 static inline uint64_t fixture_check_run(const char *path, int64_t run, uint64_t seed)
 {
     struct mt_interner *interner = mt_interner_create();

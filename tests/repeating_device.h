@@ -1,8 +1,8 @@
 /* A device that repeats steps as a card with graphs does, and computes nothing. Of the work between a begin and its
  * end it keeps a digest of all launches, with their addresses. What came to its end under a key is what would be
  * launched from then on whenever that key comes; so another digest under it, or memory that comes or goes before
- * such an end, is a fault: on a card, bytes of somebody else's would be read and written. So is reading what is not done
- * before it is launched. */
+ * such an end, is a fault: on a card, bytes of somebody else's would be read and written. So is reading what is not
+ * done before it is launched. */
 #pragma once
 
 #include "base/memory.h"

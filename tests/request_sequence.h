@@ -1,4 +1,5 @@
-/* The requests of real training steps with PyTorch, row by row, and what PyTorch reserved for them: tests/data/replay. */
+/* The requests of real training steps with PyTorch, row by row, and what PyTorch reserved for them:
+ * tests/data/replay. */
 #pragma once
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* A device that fails otherwise than by being out of memory: the allocator passes its message on, emits no oom event, and
- * goes on as soon as the device does. */
+/* A device that fails otherwise than by being out of memory: the allocator passes its message on, emits no oom event,
+ * and goes on as soon as the device does. */
 #include "alloc/plan.h"
 #include "alloc_rig.h"
 

@@ -1,5 +1,5 @@
-/* Random requests. After each, every counter and index is derived again, the replayed events give the same state, no two
- * blocks overlap, and the policy torch has handed out the same block as a naive model of its rules. */
+/* Random requests. After each, every counter and index is derived again, the replayed events give the same state, no
+ * two blocks overlap, and the policy torch has handed out the same block as a naive model of its rules. */
 #include "alloc/alloc.h"
 #include "alloc_model.h"
 #include "base/interner.h"

@@ -1,5 +1,5 @@
-/* Blocks that several streams use: none is handed out while another stream's queued work may still read its bytes, and the
- * host never waits for that work. */
+/* Blocks that several streams use: none is handed out while another stream's queued work may still read its bytes, and
+ * the host never waits for that work. */
 #include "alloc_opening.h"
 #include "base/interner.h"
 #include "base/memory.h"

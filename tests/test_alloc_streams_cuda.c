@@ -1,7 +1,7 @@
 /* Blocks that several streams of a card use. A reader on one stream waits for other work while its block is given back,
- * taken again and written to on another stream. It must read the old values, because the writer waits for it on the card.
- * The control does the same without mt_alloc_use_on: then the writer comes first, which shows that the streams run in
- * parallel and that nothing else makes the writer wait. */
+ * taken again and written to on another stream. It must read the old values, because the writer waits for it on the
+ * card. The control does the same without mt_alloc_use_on: then the writer comes first, which shows that the streams
+ * run in parallel and that nothing else makes the writer wait. */
 #include "gpu.h"
 
 #include "alloc/alloc.h"

@@ -1,6 +1,6 @@
 /* Softmax and attention on a card against the CPU's table: random shapes, strides and dtypes, every width of heads,
- * lengths around the edges of tiles; nothing but the outputs' elements may change, and the same call gives the same bits
- * again. */
+ * lengths around the edges of tiles; nothing but the outputs' elements may change, and the same call gives the same
+ * bits again. */
 #include "card_twins.h"
 #include "gpu.h"
 

@@ -1,5 +1,5 @@
-/* The biased lock: one holder at a time, whichever thread is first, and however the owner and others meet. And the order of
- * locks, which builds with asserts check. */
+/* The biased lock: one holder at a time, whichever thread is first, and however the owner and others meet. And the
+ * order of locks, which builds with asserts check. */
 #include "base/lock.h"
 
 #include <pthread.h>

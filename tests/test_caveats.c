@@ -1,4 +1,5 @@
-/* Caveats and the reason why a run ended: what programs sent is what answers say, and later totals replace earlier ones. */
+/* Caveats and the reason why a run ended: what programs sent is what answers say, and later totals replace earlier
+ * ones. */
 #include "base/random.h"
 #include "program.h"
 #include "seed.h"

@@ -1,6 +1,6 @@
-/* Differences between runs: over every pair of a sweep of all model sizes the rows and the causes add up to the byte and
- * turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that the
- * model's shapes say. */
+/* Differences between runs: over every pair of a sweep of all model sizes the rows and the causes add up to the byte
+ * and turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that
+ * the model's shapes say. */
 #include "alloc_opening.h"
 #include "analysis/diff/diff.h"
 #include "producers/model/training.h"
@@ -209,7 +209,8 @@ static void check_pair(const struct fixture *fixture, int a, int b)
     mt_diff_release(&swapped);
 }
 
-/* Under a sanitizer three pairs of every two sizes, in which each kind of run is on either side: all would take long. */
+/* Under a sanitizer three pairs of every two sizes, in which each kind of run is on either side: all would take
+ * long. */
 static bool is_left_out(int a, int b)
 {
 #if defined(__SANITIZE_ADDRESS__)

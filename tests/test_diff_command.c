@@ -112,8 +112,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Autocast against fp32, as published and as measured. The first measured run (128, forward, fp32) held one workspace of
- * 32 MiB fewer than the others, since its process had not run backward yet: its difference is 0.03 GiB too large. */
+/* Autocast against fp32, as published and as measured. The first measured run (128, forward, fp32) held one workspace
+ * of 32 MiB fewer than the others, since its process had not run backward yet: its difference is 0.03 GiB too large. */
 static const struct comparison {
     const char *mode;
     int seq;

@@ -1,6 +1,6 @@
 /* The eager model on the simulated device against real training steps, event by event: tests/data/steps lists every
- * allocation and free of each, as PyTorch 2.11 recorded them: the 2.7B model on an H200, and two layers of the small one
- * (batch 4, sequence 256) on an H100. docs/eager.md explains the files. */
+ * allocation and free of each, as PyTorch 2.11 recorded them: the 2.7B model on an H200, and two layers of the small
+ * one (batch 4, sequence 256) on an H100. docs/eager.md explains the files. */
 #include "recorded_training.h"
 
 #include <setjmp.h>

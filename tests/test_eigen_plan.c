@@ -58,7 +58,8 @@ static void add(struct mt_text *text, char sign, int64_t bytes)
     mt_text_add(text, " %c%" PRId64, sign, bytes);
 }
 
-/* Writes what the plan of a call takes and frees: " +400 -400". Results of no bytes and those on the host take nothing. */
+/* Writes what the plan of a call takes and frees: " +400 -400". Results of no bytes and those on the host take
+ * nothing. */
 static void write_plan(const struct mt_operator_call *call, struct mt_text *out)
 {
     const struct mt_card card = mt_card_reference();

@@ -268,7 +268,8 @@ static void tell_something(struct mt_foreign *foreign, struct model *model, cons
     model_raise(model);
 }
 
-/* Labels of four categories, the ranges that model_range knows, and streams in the order that the model numbers them. */
+/* Labels of four categories, the ranges that model_range knows, and streams in the order that the model numbers
+ * them. */
 static struct mt_foreign *begin_foreign(const struct mt_sink *sink, mt_label_id *labels)
 {
     static const char *const names[] = {"Param", "Tower", "Other", "Adapter"};

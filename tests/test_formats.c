@@ -1,5 +1,5 @@
-/* Traces of formats 1 to 5, which programs of those formats recorded (data/formats): they are read as traces of the newest
- * format, as they are and after a run was added. */
+/* Traces of formats 1 to 5, which programs of those formats recorded (data/formats): they are read as traces of the
+ * newest format, as they are and after a run was added. */
 #include "program.h"
 #include "trace_edit.h"
 #include "trace_path.h"

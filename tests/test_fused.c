@@ -1,5 +1,5 @@
-/* The fused model: it computes the results of the golden file and of the eager model, with the same sequence of events on
- * every device. The device (cpu) and the golden file may be given as arguments. */
+/* The fused model: it computes the results of the golden file and of the eager model, with the same sequence of events
+ * on every device. The device (cpu) and the golden file may be given as arguments. */
 #include "fused_bench.h"
 #include "golden_cases.h"
 #include "gpu.h"

@@ -1,5 +1,5 @@
-/* The gate of the fused model where it is computed within its products: the same results as with kernels of its own, and the
- * same events on every device. The device may be given as an argument (default: cpu). */
+/* The gate of the fused model where it is computed within its products: the same results as with kernels of its own,
+ * and the same events on every device. The device may be given as an argument (default: cpu). */
 #include "fused_bench.h"
 #include "gpu.h"
 #include "kernels/gate_plan.h"

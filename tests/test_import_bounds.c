@@ -338,8 +338,8 @@ static void checks_of_a_table_are_not_made(void **state)
     expect_frugal(since);
 }
 
-/* In a table over several pages, the inner page names its children, in the first four bytes of its cells and in its head. If
- * all of them name one child, its rows are there again and again, and in a deeper tree at every depth. */
+/* In a table over several pages, the inner page names its children, in the first four bytes of its cells and in its
+ * head. If all of them name one child, its rows are there again and again, and in a deeper tree at every depth. */
 static void pages_that_are_there_twice_are_refused(void **state)
 {
     (void)state;

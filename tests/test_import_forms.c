@@ -82,7 +82,8 @@ static void a_blocks_history_says_what_was_asked_for(void **state)
                         "700 of 1024 at 512, f:7");
 }
 
-/* A CUDA graph's block and what is cached for it. Events of newer versions tell the pool; of older ones, the segment does. */
+/* A CUDA graph's block and what is cached for it. Events of newer versions tell the pool; of older ones, the segment
+ * does. */
 static const char pools[] =
     "pickle.dumps({'segments': [{'device': 0, 'address': at << 20, 'total_size': 4 << 20, 'stream': 0,\n"
     " 'segment_pool_id': (int(at > 64), 0), 'blocks': [\n"

@@ -1,5 +1,5 @@
-/* The roles, phases and steps of imported snapshots, by what blocks do: programs of a few events each, as PyTorch's snapshots
- * in JSON have them. */
+/* The roles, phases and steps of imported snapshots, by what blocks do: programs of a few events each, as PyTorch's
+ * snapshots in JSON have them. */
 #include "folder.h"
 #include "recorder_fixture.h"
 
@@ -72,7 +72,8 @@ static void end_pass(struct story *story)
     give(story, 52, 4);
 }
 
-/* Ends the snapshot with so many blocks at its end, of these sizes, that were there before it, and more members. Imports it. */
+/* Ends the snapshot with so many blocks at its end, of these sizes, that were there before it, and more members.
+ * Imports it. */
 static void import(struct story *story, const int *sizes, int count, const char *members)
 {
     struct mt_import_report report;
@@ -242,8 +243,8 @@ static void a_workspace_of_backward_leaves_the_other_one_a_workspace(void **stat
     assert_int_equal(bytes_of("parameter"), 100000);
 }
 
-/* Nothing shows the roles of blocks in a snapshot without events. A free that was requested before the recording completes in
- * it: PyTorch no longer counts that block. */
+/* Nothing shows the roles of blocks in a snapshot without events. A free that was requested before the recording
+ * completes in it: PyTorch no longer counts that block. */
 static void a_snapshot_without_requests_has_unknown_roles(void **state)
 {
     (void)state;

@@ -380,8 +380,8 @@ static void a_rule_may_begin_a_step_by_its_phase(void **state)
 #define SAID(stage, name, us) "{\"device\":0,\"stage\":\"" stage "\",\"name\":\"" name "\",\"time_us\":" us "}"
 #define AT_TIME(action, address, us) "{\"action\":\"" action "\",\"addr\":" address ",\"size\":512,\"time_us\":" us "}"
 
-/* An annotation applies to all blocks that are requested until it ends. Several may be open at once, and end out of order or
- * never. */
+/* An annotation applies to all blocks that are requested until it ends. Several may be open at once, and end out of
+ * order or never. */
 /* Any number may be open at once. */
 static void what_is_said_without_end_is_read(void **state)
 {

@@ -275,8 +275,8 @@ static void gathered_rows_are_the_tables(void **state)
     }
 }
 
-/* Adds rows all[2] by index all[1] to the table all[0], and ends the three. Exact, since rows with the same index are added in
- * one order, rounding after each. */
+/* Adds rows all[2] by index all[1] to the table all[0], and ends the three. Exact, since rows with the same index are
+ * added in one order, rounding after each. */
 static void expect_rows_added(struct strided *all)
 {
     struct call call = {"scatter_add_rows", all, 3};

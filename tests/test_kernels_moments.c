@@ -1,5 +1,5 @@
-/* AdamW with moments of less than 32 bits: the codes of 8 bits and the random rounding to bf16 (kernels/moments.h), and the
- * op of any device's table against its formula in double. The device may be given as an argument (default: cpu). */
+/* AdamW with moments of less than 32 bits: the codes of 8 bits and the random rounding to bf16 (kernels/moments.h), and
+ * the op of any device's table against its formula in double. The device may be given as an argument (default: cpu). */
 #include "gpu.h"
 #include "kernel_bench.h"
 #include "kernels/moments.h"

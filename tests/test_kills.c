@@ -1,5 +1,6 @@
-/* Commands that are killed at any moment: a file has its final name only once it is whole, the file that it would replace
- * stays until then, and the same command does its work afterwards. ATTACKS=… is the number of kills of each command. */
+/* Commands that are killed at any moment: a file has its final name only once it is whole, the file that it would
+ * replace stays until then, and the same command does its work afterwards. ATTACKS=… is the number of kills of each
+ * command. */
 #include "program.h"
 #include "seed.h"
 

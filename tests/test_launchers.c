@@ -1,5 +1,5 @@
-/* Command lines of launchers in dry runs, from outside: shell scripts are the ranks, and print their variables. The exit code
- * says that no dry run took place. */
+/* Command lines of launchers in dry runs, from outside: shell scripts are the ranks, and print their variables. The
+ * exit code says that no dry run took place. */
 #include "base/status.h"
 #include "program.h"
 

@@ -273,7 +273,8 @@ static void what_stays_and_what_comes_and_goes_is_no_leak(void **state)
     answer_release(&answer);
 }
 
-/* Three batches are in flight: each step makes one and frees the oldest. Those from before the first step have another phase. */
+/* Three batches are in flight: each step makes one and frees the oldest. Those from before the first step have another
+ * phase. */
 static void a_queue_is_no_leak(void **state)
 {
     const struct fixture *fixture = *state;

@@ -1,5 +1,5 @@
-/* A run with an allocator and notes, used by many threads. Whatever they do, the stored events describe one program that
- * obeys base/event.h, up to the moment at which the trace ended. */
+/* A run with an allocator and notes, used by many threads. Whatever they do, the stored events describe one program
+ * that obeys base/event.h, up to the moment at which the trace ended. */
 #include "alloc_opening.h"
 #include "base/random.h"
 #include "event_shadow.h"
@@ -292,8 +292,8 @@ static void name_spans(struct program *program)
     }
 }
 
-/* Runs the threads, and ends the trace after so many rounds, the last one being the threads' end. Returns the bytes that are
- * live then. */
+/* Runs the threads, and ends the trace after so many rounds, the last one being the threads' end. Returns the bytes
+ * that are live then. */
 static uint64_t run_threads(struct program *program, int rounds)
 {
     static struct actor actors[THREADS];

@@ -1,5 +1,5 @@
-/* A locale whose decimal point is a comma: what the program and the library read and write is the same as without. The locale
- * is made here, from the C library's sources; where there are none, this is skipped. */
+/* A locale whose decimal point is a comma: what the program and the library read and write is the same as without. The
+ * locale is made here, from the C library's sources; where there are none, this is skipped. */
 #include "library_fixture.h"
 #include "program.h"
 

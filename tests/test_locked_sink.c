@@ -1,5 +1,5 @@
-/* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the events
- * that arrive obey base/event.h as if there were one emitter. */
+/* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the
+ * events that arrive obey base/event.h as if there were one emitter. */
 #include "alloc_opening.h"
 #include "base/interner.h"
 #include "base/random.h"

@@ -1,5 +1,5 @@
-/* The account of a run: its formulas are the trace's bytes, block by block, in random configurations; and a formula is read as
- * it is written. */
+/* The account of a run: its formulas are the trace's bytes, block by block, in random configurations; and a formula is
+ * read as it is written. */
 #include "analysis/run_settings.h"
 #include "program.h"
 #include "report_reader.h"

@@ -199,8 +199,8 @@ static void one_screen_says_it_all(void **state)
     assert_true(lines <= 55);
 }
 
-/* Fills two segments of 20 MiB, leaves a hole beside every other block, and asks for more than each holds: no hole serves,
- * though all together would. */
+/* Fills two segments of 20 MiB, leaves a hole beside every other block, and asks for more than each holds: no hole
+ * serves, though all together would. */
 static void scatter(struct mt_alloc *alloc, mt_label_id label)
 {
     enum { BLOCKS = 10 };
@@ -334,7 +334,8 @@ static void a_limit_of_the_process_is_told_from_a_full_device(void **state)
     assert_null(strstr(said->out, "others held"));
 }
 
-/* Imports a snapshot of one block of 20 MiB, in use, after which as much again was refused; `says` is a member of the refusal. */
+/* Imports a snapshot of one block of 20 MiB, in use, after which as much again was refused; `says` is a member of the
+ * refusal. */
 static json_t *ask_about_snapshot(const char *says)
 {
     FILE *file = fopen("full.json", "w");

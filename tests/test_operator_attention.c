@@ -43,8 +43,8 @@ static void attention_backward_takes_what_was_measured(void **state)
     assert_takes(&made, 2, (int64_t[]){196608, 12582912});
 }
 
-/* Two texts of 1,000 words, 8 heads of 64, and 2 heads of keys: row sums are a result; the query's gradient is gathered in
- * fp32, and keys and values have one for each head. */
+/* Two texts of 1,000 words, 8 heads of 64, and 2 heads of keys: row sums are a result; the query's gradient is gathered
+ * in fp32, and keys and values have one for each head. */
 static void the_librarys_flash_attention_gathers_gradients(void **state)
 {
     (void)state;
@@ -58,8 +58,9 @@ static void the_librarys_flash_attention_gathers_gradients(void **state)
     assert_takes(&made, 3, (int64_t[]){gathered, expanded, expanded});
 }
 
-/* The same texts under a causal mask: flash-attention 3 keeps sums of rows to base 2, gathers gradients of keys and values in fp32
- * for their own heads, in tiles of 128 rows, and has a lock for each tile of the query. Its forward has a schedule. */
+/* The same texts under a causal mask: flash-attention 3 keeps sums of rows to base 2, gathers gradients of keys and
+ * values in fp32 for their own heads, in tiles of 128 rows, and has a lock for each tile of the query. Its forward has
+ * a schedule. */
 static void flash_attention_3_gathers_gradients_in_tiles(void **state)
 {
     (void)state;
@@ -118,7 +119,8 @@ static void attention_is_chosen_as_the_card_would(void **state)
     assert_int_equal(chosen("h100", &wide), MT_ATTENTION_MATH);
 }
 
-/* Returns what attention by cuDNN takes on the device beside its result and its two numbers: sums of rows, and a workspace. */
+/* Returns what attention by cuDNN takes on the device beside its result and its two numbers: sums of rows, and a
+ * workspace. */
 static void count_attention(int64_t queries, bool keeps_sums, int *out_sums, int64_t *out_workspace)
 {
     struct made made = {.call.name = "aten::_scaled_dot_product_cudnn_attention"};

@@ -122,7 +122,8 @@ static void a_product_keeps_a_workspace_of_its_thread(void **state)
     assert_int_equal(plan[1].bytes, 1 << 20);
 }
 
-/* Of 1,000 boxes: scores and their order, sorted boxes, 16 words of bits for each, and the indices that come from the host. */
+/* Of 1,000 boxes: scores and their order, sorted boxes, 16 words of bits for each, and the indices that come from the
+ * host. */
 static void boxes_are_sorted_and_compared(void **state)
 {
     (void)state;
@@ -133,8 +134,8 @@ static void boxes_are_sorted_and_compared(void **state)
     assert_takes(&made, 6, (int64_t[]){4000, 8000, 8000, 16000, 128000, 8000});
 }
 
-/* 4,096 indices of a table of 2^20 rows, 64 wide: where they come from twice, both as they are and sorted, those that differ, their
- * counts, and what adds up rows that are there many times. */
+/* 4,096 indices of a table of 2^20 rows, 64 wide: where they come from twice, both as they are and sorted, those that
+ * differ, their counts, and what adds up rows that are there many times. */
 static void tables_of_fbgemm_sort_their_indices(void **state)
 {
     (void)state;
@@ -261,7 +262,8 @@ static void is_in_compares_with_few_values(void **state)
     assert_takes(&made, 2, (int64_t[]){24, 8});
 }
 
-/* A layer of a transformer of width 1,024 over two ranks: four square matrices, three of the feed-forward, two norms. */
+/* A layer of a transformer of width 1,024 over two ranks: four square matrices, three of the feed-forward, two
+ * norms. */
 enum { LAYER_TENSORS = 9, RANKS = 2 };
 static const int64_t layer_rows[LAYER_TENSORS] = {1024, 1024, 1024, 1024, 4096, 4096, 1024, 1024, 1024};
 static const int64_t layer_columns[LAYER_TENSORS] = {1024, 1024, 1024, 1024, 1024, 1024, 4096, 1, 1};

@@ -136,7 +136,8 @@ static void a_closed_stdout_does_not_damage_the_trace(void **state)
     assert_string_equal(MEMTRACE("sql --trace closed.db --csv 'PRAGMA integrity_check'")->out, "integrity_check\nok\n");
 }
 
-/* Cuts off a run once it has events: its exit code is the signal's, and it says that it was interrupted or it does not. */
+/* Cuts off a run once it has events: its exit code is the signal's, and it says that it was interrupted or it does
+ * not. */
 static void cut_off(const char *signal, int number, bool says)
 {
     const struct said *said = shell("rm -f cut.db; env --default-signal=INT \"$M\" run --device sim --model small"

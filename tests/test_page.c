@@ -48,7 +48,8 @@ struct material {
     size_t label_count, block_count, segment_count, part_count, mark_count;
 };
 
-/* Reads the uses of the rows: a block whose label changes is several, of which the first has the uses that lie in it. */
+/* Reads the uses of the rows: a block whose label changes is several, of which the first has the uses that lie in
+ * it. */
 static mt_status read_uses(struct material *all)
 {
     struct mt_block_row *whole;

@@ -1,5 +1,5 @@
-/* The parts of segments that have memory: random maps and unmaps, sound ones and others, against a map of every byte; and as
- * a trace tells them. */
+/* The parts of segments that have memory: random maps and unmaps, sound ones and others, against a map of every byte;
+ * and as a trace tells them. */
 #include "seed.h"
 #include "trace/query/blocks.h"
 #include "trace/store/parts.h"

@@ -1,5 +1,5 @@
-/* `peak`, `top` and `diff` by role, category, module, op, phase and dtype: the sums agree with the peaks to the byte. And
- * the two meanings of a category's largest allocation. */
+/* `peak`, `top` and `diff` by role, category, module, op, phase and dtype: the sums agree with the peaks to the byte.
+ * And the two meanings of a category's largest allocation. */
 #include "two_runs.h"
 
 static const char *const group_keys[] = {"role", "category", "module", "op", "phase", "dtype"};

@@ -22,8 +22,8 @@ static double number_at(const json_t *answer, const char *object, const char *ke
     return json_number_value(number);
 }
 
-/* Options of the 2.7B model, and the most that may be reserved over the peak allocated. Packing is hardest if gradients are
- * freed before the forward pass, so that activations take their place. */
+/* Options of the 2.7B model, and the most that may be reserved over the peak allocated. Packing is hardest if gradients
+ * are freed before the forward pass, so that activations take their place. */
 static const struct {
     const char *options;
     double most;

@@ -1,8 +1,8 @@
 /* Commands that start Python run nothing that lies in the current folder, whose files may be a stranger's. */
 #include "two_runs.h"
 
-/* Makes modules that say that they were run, with names that the commands import: of the standard library, of engines, and of
- * the package itself. */
+/* Makes modules that say that they were run, with names that the commands import: of the standard library, of engines,
+ * and of the package itself. */
 #define PLANT                                                                                                          \
     "mkdir -p memtrace fleet/run-job/events; for table in ranks shares steps events/0; do touch "                      \
     "fleet/run-job/$table.parquet; done;"                                                                              \
@@ -44,7 +44,8 @@ static void words_reach_the_module_as_they_are(void **state)
     assert_says(said->err, "memtrace: fleet: unknown question \"no question\"");
 }
 
-/* What the user names is found, and the programs that Python starts have the user's environment but for what is left out. */
+/* What the user names is found, and the programs that Python starts have the user's environment but for what is left
+ * out. */
 static void absolute_folders_of_pythonpath_are_kept(void **state)
 {
     (void)state;

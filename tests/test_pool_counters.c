@@ -1,4 +1,5 @@
-/* The counters by pool, as torch.cuda.memory_stats shows them: by example, and against what is seen between operations. */
+/* The counters by pool, as torch.cuda.memory_stats shows them: by example, and against what is seen between
+ * operations. */
 #include "alloc_examples.h"
 #include "seed.h"
 

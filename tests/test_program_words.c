@@ -1,4 +1,5 @@
-/* Scripts that are named alone, as `memtrace record train.py`: which interpreter runs them. Shell scripts play Python. */
+/* Scripts that are named alone, as `memtrace record train.py`: which interpreter runs them. Shell scripts play
+ * Python. */
 #include "base/status.h"
 #include "program.h"
 

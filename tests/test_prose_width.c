@@ -15,8 +15,8 @@ static int set_up(void **state)
     return 0;
 }
 
-/* True if the line may be wider than the terminal: a row of a table, which has gaps, a command or an example that is to be
- * copied in one piece, or a single word. */
+/* True if the line may be wider than the terminal: a row of a table, which has gaps, a command or an example that is to
+ * be copied in one piece, or a single word. */
 static bool may_be_wide(const char *line)
 {
     const char *words = line + strspn(line, " ");

@@ -1,5 +1,5 @@
-/* The uses of blocks in a trace, compared with those that were emitted, in windows and for blocks picked at random; and of
- * damaged ones. */
+/* The uses of blocks in a trace, compared with those that were emitted, in windows and for blocks picked at random; and
+ * of damaged ones. */
 #include "recorder_fixture.h"
 
 #include "seed.h"

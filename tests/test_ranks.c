@@ -1,4 +1,5 @@
-/* Questions over ranks: a folder of traces, one of each rank. The traces are the library's, with blocks of known sizes. */
+/* Questions over ranks: a folder of traces, one of each rank. The traces are the library's, with blocks of known
+ * sizes. */
 #include "base/status.h"
 #include "library_fixture.h"
 #include "page_reader.h"

@@ -134,7 +134,8 @@ static double difference(const double *a, const double *b, size_t count)
     return most / largest;
 }
 
-/* Checks that the losses of two trainings differ by `loss` at most, and the gradients of the first step by `gradient`. */
+/* Checks that the losses of two trainings differ by `loss` at most, and the gradients of the first step by
+ * `gradient`. */
 static void expect_near(const struct trace_of_numbers *whole, const struct trace_of_numbers *sliced, double loss,
                         double gradient, const struct mt_training_config *config)
 {

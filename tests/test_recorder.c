@@ -1,5 +1,5 @@
-/* Events that are emitted into a recorder come back from the trace, whatever the size of the ring, and the trace is left in
- * order. */
+/* Events that are emitted into a recorder come back from the trace, whatever the size of the ring, and the trace is
+ * left in order. */
 #include "seed.h"
 #include "trace/query/trace.h"
 #include "trace/store/recorder.h"

@@ -20,7 +20,8 @@ static int record_two(void **state)
     return 0;
 }
 
-/* The first text of a query over view `e`: run 2's events, with the step that each lies in and its category and phase. */
+/* The first text of a query over view `e`: run 2's events, with the step that each lies in and its category and
+ * phase. */
 static const char *ask(const char *sql)
 {
     char text[4096];

@@ -1,4 +1,5 @@
-/* Why a request was refused, what it would have needed, and what would have met it: of runs that are written by hand. */
+/* Why a request was refused, what it would have needed, and what would have met it: of runs that are written by
+ * hand. */
 #include "analysis/oom/oom.h"
 #include "base/random.h"
 #include "seed.h"

@@ -1,4 +1,5 @@
-/* A live block that gets another label stays one block, and every answer about a moment knows the label that it had then. */
+/* A live block that gets another label stays one block, and every answer about a moment knows the label that it had
+ * then. */
 #include "read_rows.h"
 #include "trace_edit.h"
 #include "trace_path.h"

@@ -1,5 +1,5 @@
-/* A run repeated on the simulated device gives the same trace, row by row and byte by byte, but for when and by which process
- * it was recorded, how long its writer made it wait, and how many events each of the writer's commits had. */
+/* A run repeated on the simulated device gives the same trace, row by row and byte by byte, but for when and by which
+ * process it was recorded, how long its writer made it wait, and how many events each of the writer's commits had. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

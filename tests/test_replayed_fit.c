@@ -1,5 +1,5 @@
-/* memtrace fit of runs that can't be made again. They are runs of memtrace run from whose trace is taken what says so: the
- * truth is the simulation of the same run. */
+/* memtrace fit of runs that can't be made again. They are runs of memtrace run from whose trace is taken what says so:
+ * the truth is the simulation of the same run. */
 #include "program.h"
 #include "same_rows.h"
 
@@ -68,7 +68,8 @@ static void two_runs_tell_the_largest_batch(void **state)
                simulated = integer_of(json_object_get(truth, "largest"), "batch");
     assert_false(json_is_true(json_object_get(told, "batch_is_assumed")));
     assert_true(largest >= simulated - 1 && largest <= simulated + 1);
-    /* The run, replayed with the other's batch, reserves what that one did, but for 0.2 %: other sizes tie elsewhere. */
+    /* The run, replayed with the other's batch, reserves what that one did, but for 0.2 %: other sizes tie
+     * elsewhere. */
     json_int_t replayed = bytes_of(told, "other_replayed"), had = bytes_of(told, "other_peak");
     assert_true(replayed < had + had / 500 && had < replayed + replayed / 500);
     json_decref(truth);

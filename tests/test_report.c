@@ -1,4 +1,5 @@
-/* The page of a report: the runs that it has, its hints at missing ones, its refusals, and names of a trace that are markup. */
+/* The page of a report: the runs that it has, its hints at missing ones, its refusals, and names of a trace that are
+ * markup. */
 #include "base/status.h"
 #include "program.h"
 #include "report_reader.h"
@@ -284,7 +285,8 @@ static void refuses_what_makes_no_page(void **state)
     assert_says(shell("\"$M\" report --trace only.db")->err, "nothing to report");
 }
 
-/* Runs of any program are listed, newest first, and each has a section; only runs that say what was trained have tables. */
+/* Runs of any program are listed, newest first, and each has a section; only runs that say what was trained have
+ * tables. */
 static void own_runs_come_first(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The tables of a report: bytes equal those of the trace, sums add up, and sentences and published figures stand where runs
- * support them. */
+/* The tables of a report: bytes equal those of the trace, sums add up, and sentences and published figures stand where
+ * runs support them. */
 #include "program.h"
 #include "report_reader.h"
 #include "trace/query/trace.h"
@@ -171,7 +171,8 @@ static void assert_dtypes(const json_t *table, const char *what, const char *exp
         fail_msg("%s is of \"%s\", not of \"%s\"", what, dtypes, expected);
 }
 
-/* Runs a variant in fp32 and under autocast, into a trace of its own, and returns the report. The caller releases it. */
+/* Runs a variant in fp32 and under autocast, into a trace of its own, and returns the report. The caller releases
+ * it. */
 static json_t *report_of_variant(const char *variant)
 {
     static const char sizes[] = "--vocab 64 --d-model 32 --d-ff 64 --layers 2 --heads 2 --batch 2 --seq 8";
@@ -183,8 +184,8 @@ static json_t *report_of_variant(const char *variant)
     return json_of(MEMTRACE("report --json --trace v.db"));
 }
 
-/* The tensors are found in each variant of attention, and in each implementation. Flash attention has no tensor for softmax's
- * output. */
+/* The tensors are found in each variant of attention, and in each implementation. Flash attention has no tensor for
+ * softmax's output. */
 static void dtypes_are_found_whatever_the_ops_are_called(void **state)
 {
     (void)state;
@@ -283,8 +284,8 @@ static void allocators_are_told_apart(void **state)
     assert_null(strstr(said->out, "± 0.00"));
 }
 
-/* The fused model's attention is its own, so runs are of the same training though theirs differs. A run that ran out of memory
- * has no peak to compare. */
+/* The fused model's attention is its own, so runs are of the same training though theirs differs. A run that ran out of
+ * memory has no peak to compare. */
 static void eager_and_fused_runs_are_compared(void **state)
 {
     (void)state;

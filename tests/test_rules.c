@@ -1,5 +1,5 @@
-/* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that nodes of
- * backward undo. */
+/* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that
+ * nodes of backward undo. */
 #include "producers/file/forward_tape.h"
 #include "producers/file/glob.h"
 #include "producers/file/rules.h"

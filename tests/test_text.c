@@ -1,5 +1,5 @@
-/* Training on real text, the project's own documentation: over 200 steps the fused model's losses follow the eager model's.
- * What a few steps leave in the last digits has had time to grow by then. */
+/* Training on real text, the project's own documentation: over 200 steps the fused model's losses follow the eager
+ * model's. What a few steps leave in the last digits has had time to grow by then. */
 #include "text_training.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Redirects calls of one library into another: here of this program into the C library, by tables of functions that the dynamic
- * linker makes read-only once it has filled them in. */
+/* Redirects calls of one library into another: here of this program into the C library, by tables of functions that the
+ * dynamic linker makes read-only once it has filled them in. */
 #include "base/status.h"
 #include "producers/torch/torch_watch.h"
 

@@ -252,8 +252,8 @@ static void remainders_belong_to_their_block(void **state)
     "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(67108864, size) "]]}"
 #define BLOCK(size, requested) "segment_map 0+0:67108864/, alloc 0+0:" #size "/" #requested
 
-/* The sizes of blocks follow from the settings of PyTorch's allocator: beyond a size they are not split if little is left, and
- * sizes are rounded up to so many steps between powers of two. */
+/* The sizes of blocks follow from the settings of PyTorch's allocator: beyond a size they are not split if little is
+ * left, and sizes are rounded up to so many steps between powers of two. */
 static void settings_say_what_a_block_has(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* PyTorch programs with threads, as the recorder and the dry run see them: threads allocate, free, push spans, set steps and stop
- * while the trace is written and its metrics are read over HTTP. No event is lost, and ThreadSanitizer finds no race. */
+/* PyTorch programs with threads, as the recorder and the dry run see them: threads allocate, free, push spans, set
+ * steps and stop while the trace is written and its metrics are read over HTTP. No event is lost, and ThreadSanitizer
+ * finds no race. */
 #include "fake_card.h"
 #include "folder.h"
 #include "operators/cudnn/cudnn_source.h"

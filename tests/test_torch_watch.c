@@ -1,5 +1,5 @@
-/* PyTorch's own allocator, watched: entries and reports become blocks, differences are counted, what CUDA gave besides is
- * outside; and backward finds the module whose forward made a node. */
+/* PyTorch's own allocator, watched: entries and reports become blocks, differences are counted, what CUDA gave besides
+ * is outside; and backward finds the module whose forward made a node. */
 #include "fake_card.h"
 #include "producers/torch/torch_backward.h"
 #include "producers/torch/torch_library.h"

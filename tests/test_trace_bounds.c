@@ -1,5 +1,5 @@
-/* Bounds of one question to a trace. A page of a small file may name the same child again and again, and then a few pages
- * have billions of rows. No command waits for them, and none takes the memory that they would. */
+/* Bounds of one question to a trace. A page of a small file may name the same child again and again, and then a few
+ * pages have billions of rows. No command waits for them, and none takes the memory that they would. */
 #include "program.h"
 #include "trace_edit.h"
 

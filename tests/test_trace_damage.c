@@ -225,8 +225,8 @@ static void a_run_that_refuses_to_end_is_not_waited_for(void **state)
     assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "running");
 }
 
-/* Leaves a run of a process that was killed. Most of its events are in the ring only. Leaving by _exit() would take a second
- * under ThreadSanitizer, and the writer would store them all meanwhile. */
+/* Leaves a run of a process that was killed. Most of its events are in the ring only. Leaving by _exit() would take a
+ * second under ThreadSanitizer, and the writer would store them all meanwhile. */
 static void leave_ring(uint64_t seed)
 {
     int how;
@@ -290,8 +290,8 @@ static struct leftover read_leftover(void)
     return ring;
 }
 
-/* As leave_ring(). Returns the ring, whose `stored` is the trace's: the process may have been killed between a commit and the
- * word of it in the ring. */
+/* As leave_ring(). Returns the ring, whose `stored` is the trace's: the process may have been killed between a commit
+ * and the word of it in the ring. */
 static struct leftover leave_and_read_ring(uint64_t seed)
 {
     leave_ring(seed);
@@ -388,8 +388,8 @@ static void impossible_events_never_crash_recovery(void **state)
     }
 }
 
-/* Recovers the ring and checks the run: every stored event is as the script emitted it, and records from `damaged` on, the
- * first that was changed, are counted as missing. */
+/* Recovers the ring and checks the run: every stored event is as the script emitted it, and records from `damaged` on,
+ * the first that was changed, are counted as missing. */
 static void expect_end_at(uint64_t seed, uint64_t damaged, uint64_t count)
 {
     mt_status status = open_for_reading();

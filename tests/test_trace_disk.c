@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* In a child: no file may grow past `bytes`, as if the disk ended there; that the system sends a signal for it besides is not
- * to end the program. Returns the close's status as exit code. */
+/* In a child: no file may grow past `bytes`, as if the disk ended there; that the system sends a signal for it besides
+ * is not to end the program. Returns the close's status as exit code. */
 static void record_under_limit(uint64_t bytes, uint64_t ring_records, uint64_t count, const char *words)
 {
     int how;
@@ -107,8 +107,8 @@ static uint64_t count_events(int64_t run)
     return (uint64_t)events;
 }
 
-/* All records of the ring can be read, from a copy elsewhere, also if the folder for copies is full itself; and it is still
- * there for when there is room. */
+/* All records of the ring can be read, from a copy elsewhere, also if the folder for copies is full itself; and it is
+ * still there for when there is room. */
 static void check_is_read_on_a_full_disk(const char *folder)
 {
     fill(folder);

@@ -1,5 +1,5 @@
-/* For tests of commands: a folder of their own for each, with a trace of two runs, `first` on sim and `second` on the CPU,
- * of a model that runs in no time. */
+/* For tests of commands: a folder of their own for each, with a trace of two runs, `first` on sim and `second` on the
+ * CPU, of a model that runs in no time. */
 #pragma once
 
 #include "base/status.h"

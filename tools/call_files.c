@@ -1,8 +1,8 @@
-/* Preloaded by tools/call-files into programs that were compiled with -finstrument-functions. Records which functions run
- * during calls of some functions, on the thread of the call: CALL_FILES_STARTS names those functions as OBJECT:OFFSET;
- * pairs, and CALL_FILES_FOLDER is where each process leaves a file when it ends: the number of calls, then a line for each
- * function, with its offset, the number of calls that passed through it, and its object. A child of fork records nothing
- * unless it becomes another program. */
+/* Preloaded by tools/call-files into programs that were compiled with -finstrument-functions. Records which functions
+ * run during calls of some functions, on the thread of the call: CALL_FILES_STARTS names those functions as
+ * OBJECT:OFFSET; pairs, and CALL_FILES_FOLDER is where each process leaves a file when it ends: the number of calls,
+ * then a line for each function, with its offset, the number of calls that passed through it, and its object. A child
+ * of fork records nothing unless it becomes another program. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>

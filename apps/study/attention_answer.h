@@ -7,8 +7,8 @@
 #include "study/published.h"
 
 /* A cell of the grid: its case, its result, and derived values.
- * Invariants: the terms' bytes sum to formula_bytes, and the terms of size T² to square_bytes; `kept`, `peak`, `oom` and `peer`
- * point to the cell itself if it has such values, and are NULL otherwise. */
+ * Invariants: the terms' bytes sum to formula_bytes, and the terms of size T² to square_bytes; `kept`, `peak`, `oom`
+ * and `peer` point to the cell itself if it has such values, and are NULL otherwise. */
 struct mt_attention_cell {
     struct mt_attention_case of;
     struct mt_attention_result result;

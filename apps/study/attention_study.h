@@ -1,4 +1,5 @@
-/* One attention layer alone: the memory and the time of its forward and backward, at sizes that a whole model would hide.
+/* One attention layer alone: the memory and the time of its forward and backward, at sizes that a whole model would
+ * hide.
  *
  *   input (B,T,C) ─▶ q, k, v ─▶ causal attention ─▶ output projection ─▶ output (B,T,C)
  *

@@ -40,7 +40,8 @@ struct mt_published_largest {
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
                                                              const char *category);
 
-/* The kernels' time of a phase in a full step of a measured cell, by PyTorch's profiler (tests/data/kernels_h200.json). */
+/* The kernels' time of a phase in a full step of a measured cell, by PyTorch's profiler
+ * (tests/data/kernels_h200.json). */
 struct mt_published_kernels {
     const char *seq, *autocast, *phase;
     double ms, product_ms; /* of all kernels, and of matrix products */

@@ -1,7 +1,8 @@
 /* The runs of the published study, and adding those that a trace lacks.
  *
- * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of PyTorch's
- * allocator; full steps of all sizes, with and without warm-up, and fused; and the length that was out of memory on 80 GB. */
+ * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of
+ * PyTorch's allocator; full steps of all sizes, with and without warm-up, and fused; and the length that was out of
+ * memory on 80 GB. */
 #include "base/clock.h"
 #include "device/device.h"
 #include "study/report_runs.h"

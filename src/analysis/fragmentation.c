@@ -27,8 +27,8 @@ static const struct mt_block_row **list_live(const struct mt_layout *layout, int
     return live;
 }
 
-/* A walk along a segment. Invariants: memory before `at` has been walked, and [hole, at) is free; blocks before `next` begin
- * before `at`. */
+/* A walk along a segment. Invariants: memory before `at` has been walked, and [hole, at) is free; blocks before `next`
+ * begin before `at`. */
 struct walk {
     struct mt_segment_holes *found;
     uint64_t *holes; /* found->holes */

@@ -12,7 +12,8 @@
 #include "analysis/advise/advise.h"
 
 /* A segment after an event.
- * Invariant: mapped_bytes = allocated_bytes + hole_bytes, unless blocks overlap or have no memory, as in a damaged trace. */
+ * Invariant: mapped_bytes = allocated_bytes + hole_bytes, unless blocks overlap or have no memory, as in a damaged
+ * trace. */
 struct mt_segment_holes {
     const struct mt_segment_row *segment;
     const struct mt_block_row *const *blocks; /* live in it, by offset */
@@ -30,8 +31,8 @@ struct mt_hole_visitor {
     void (*visit)(void *context, const struct mt_segment_holes *holes);
 };
 
-/* Blocks, segments and their parts, borrowed. Invariants: every block's and every part's segment < segment_count; parts are
- * ordered by segment, then offset. */
+/* Blocks, segments and their parts, borrowed. Invariants: every block's and every part's segment < segment_count; parts
+ * are ordered by segment, then offset. */
 struct mt_layout {
     const struct mt_block_row *blocks;
     size_t block_count;

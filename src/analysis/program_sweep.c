@@ -92,7 +92,8 @@ struct attempt {
     bool has_ended;
 };
 
-/* All cells. tasks[i] and attempts[i] belong to cell i. Invariant: the runs of cells[0 .. found->count) are in the trace. */
+/* All cells. tasks[i] and attempts[i] belong to cell i. Invariant: the runs of cells[0 .. found->count) are in the
+ * trace. */
 struct cells {
     const struct mt_program_sweep *sweep;
     const struct mt_program_sweep_observer *observer;

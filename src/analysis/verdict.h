@@ -19,9 +19,9 @@ struct mt_peak_range {
     uint64_t low_bytes, high_bytes;
 };
 
-/* Invariants: needed_bytes == reserved_bytes + outside_bytes; of free_bytes and short_bytes at most one is positive; fits
- * is false for a run that ended out of memory, and if short_bytes > 0; ranges hold the peaks, and are equal to them without bounds.
- * Owns `line`. */
+/* Invariants: needed_bytes == reserved_bytes + outside_bytes; of free_bytes and short_bytes at most one is positive;
+ * fits is false for a run that ended out of memory, and if short_bytes > 0; ranges hold the peaks, and are equal to
+ * them without bounds. Owns `line`. */
 struct mt_verdict {
     bool fits, is_out_of_memory;
     uint64_t live_bytes, reserved_bytes, outside_bytes, needed_bytes;

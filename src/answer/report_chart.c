@@ -99,8 +99,8 @@ static size_t bytes_of_characters(const char *text, size_t count)
     return end;
 }
 
-/* Adds a text of at most so many characters: of a longer one its beginning, an ellipsis and its end, which tells modules
- * apart. */
+/* Adds a text of at most so many characters: of a longer one its beginning, an ellipsis and its end, which tells
+ * modules apart. */
 static void add_shortened(struct mt_text *out, const char *text, size_t most)
 {
     size_t count = count_characters(text), tail = (most - 1) / 2;

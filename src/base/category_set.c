@@ -14,7 +14,8 @@ void mt_category_set_release(struct mt_category_set *set)
     *set = (struct mt_category_set){0};
 }
 
-/* Copies as many whole characters to `out` as fit in MT_CATEGORY_NAME_BYTES; a byte that is part of none counts as one. */
+/* Copies as many whole characters to `out` as fit in MT_CATEGORY_NAME_BYTES; a byte that is part of none counts as
+ * one. */
 static void cut_name(const char *name, char *out)
 {
     size_t length = 0;

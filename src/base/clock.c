@@ -48,8 +48,8 @@ struct own_clock {
     bool is_examined; /* has_steady_counter was asked */
 };
 
-/* Reads the counter and the system's clock a few times and returns the shortest reading: the first one after a thread was
- * interrupted finds cold caches, takes a microsecond or more, and would make an anchor wrong by as much. */
+/* Reads the counter and the system's clock a few times and returns the shortest reading: the first one after a thread
+ * was interrupted finds cold caches, takes a microsecond or more, and would make an anchor wrong by as much. */
 static struct mt_counter_reading read_both(void)
 {
     enum { READINGS = 3 };
@@ -65,8 +65,8 @@ static struct mt_counter_reading read_both(void)
     return shortest;
 }
 
-/* Asks the processor once if its counter is steady. That takes microseconds on a virtual machine and most threads do not
- * live for two intervals, so it waits until there is a rate. */
+/* Asks the processor once if its counter is steady. That takes microseconds on a virtual machine and most threads do
+ * not live for two intervals, so it waits until there is a rate. */
 static void examine(struct own_clock *own)
 {
     if (own->is_examined || own->counted.rate == 0)

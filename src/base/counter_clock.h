@@ -9,9 +9,9 @@
  * Nothing is known of the counter beforehand. It is used while the rates of two intervals in a row agree. Otherwise the
  * clock itself is read, and a counter that broke its rate too often is never used again. So a virtual machine may be
  * suspended or moved to a processor of another frequency, and a thread may be moved to a socket that counts apart: the
- * time is wrong by the counter's error within one interval, and only until that is over. While the counter is steady the
- * time differs from the clock by 2 µs at most, because rates that agree differ by at most a five-hundredth, and by the
- * duration of a reading. A counter that may stand still must not be used: time would stand still, too.
+ * time is wrong by the counter's error within one interval, and only until that is over. While the counter is steady
+ * the time differs from the clock by 2 µs at most, because rates that agree differ by at most a five-hundredth, and by
+ * the duration of a reading. A counter that may stand still must not be used: time would stand still, too.
  *
  * These functions only compute; the caller takes the readings. Each thread has a counter clock of its own. */
 #pragma once

@@ -24,13 +24,13 @@ typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_ki
 
 const char *mt_event_kind_name(mt_event_kind kind);
 
-/* Invariants: sequence increases by 1 from 0 within a run; time_ns never decreases; block_bytes >= requested_bytes. A live
- * block is known by its segment and offset; its address is the segment's address + offset.
+/* Invariants: sequence increases by 1 from 0 within a run; time_ns never decreases; block_bytes >= requested_bytes. A
+ * live block is known by its segment and offset; its address is the segment's address + offset.
  *
- * A segment is a range of addresses, and parts of it have memory. The first segment_map of its number begins it, at offset
- * 0 unless another program's range begins earlier. Later ones add memory where there was none. segment_unmap takes memory
- * away; the one that takes the last byte ends the segment. A block lies in addresses that have memory. Reserved bytes are
- * those mapped less those unmapped. */
+ * A segment is a range of addresses, and parts of it have memory. The first segment_map of its number begins it, at
+ * offset 0 unless another program's range begins earlier. Later ones add memory where there was none. segment_unmap
+ * takes memory away; the one that takes the last byte ends the segment. A block lies in addresses that have memory.
+ * Reserved bytes are those mapped less those unmapped. */
 struct mt_event {
     uint64_t sequence;
     uint64_t time_ns; /* on the device's clock, since the start of the run */
@@ -52,8 +52,8 @@ struct mt_event {
 
 enum { MT_NO_STEP = -1 };
 
-/* A kernel that a device ran, with the op that launched it (the span, phase, category and op of its label) and the step of
- * the launch. */
+/* A kernel that a device ran, with the op that launched it (the span, phase, category and op of its label) and the step
+ * of the launch. */
 struct mt_kernel {
     uint64_t start_ns, end_ns; /* on the clock of the events */
     const char *name;          /* as the compiler spelled it; borrowed for the call */
@@ -84,8 +84,8 @@ struct mt_outside {
     uint64_t low_bytes, high_bytes; /* the range of an estimate; both 0: measured */
 };
 
-/* The uses of a block by ops, emitted just before it is freed. The sequence of its alloc event identifies the block, since
- * another may have its place by now. A moment is the sequence of the last event before it. */
+/* The uses of a block by ops, emitted just before it is freed. The sequence of its alloc event identifies the block,
+ * since another may have its place by now. A moment is the sequence of the last event before it. */
 struct mt_use {
     uint64_t block;              /* live */
     uint32_t reads, writes;      /* operands of ops; both 0: never used, and the moments below are 0 */

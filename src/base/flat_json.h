@@ -12,6 +12,6 @@
 void mt_flat_json_add_text(struct mt_text *object, const char *name, const char *value);
 void mt_flat_json_add_number(struct mt_text *object, const char *name, double value);
 
-/* Returns the value of a member as text, which the caller frees; NULL if there is none. Of two with the same name the last
- * counts. */
+/* Returns the value of a member as text, which the caller frees; NULL if there is none. Of two with the same name the
+ * last counts. */
 char *mt_flat_json_find(const char *object, const char *name);

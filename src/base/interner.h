@@ -1,6 +1,6 @@
 /* Interns labels, spans, call stacks and names of categories: equal values get equal ids. Ids are dense from 1
- * (categories: from 0) and never change. Every sink that gives out ids has an interner inside. One thread at a time, as a
- * sink is called. */
+ * (categories: from 0) and never change. Every sink that gives out ids has an interner inside. One thread at a time, as
+ * a sink is called. */
 #pragma once
 
 #include "base/label.h"
@@ -44,8 +44,8 @@ struct mt_name_set;
 struct mt_name_set *mt_name_set_create(void);
 void mt_name_set_destroy(struct mt_name_set *set); /* may be NULL */
 
-/* Returns the number of a name, from 1 in order of first use, the same for equal names. Copies it: another name may lie at
- * its place later. Sets *is_new, unless that is NULL. */
+/* Returns the number of a name, from 1 in order of first use, the same for equal names. Copies it: another name may lie
+ * at its place later. Sets *is_new, unless that is NULL. */
 uint32_t mt_name_set_number(struct mt_name_set *set, const char *name, bool *is_new);
 
 /* Returns the name of a number of this set; it lives as long as the set. */

@@ -1,7 +1,7 @@
 /* Folders for the time that a command or a program runs.
  *
- * A process holds the lock of its folders until it ends. So folders of killed processes are known, and the next process that
- * makes one removes them once they are a day old: what a killed process started may still run and use them.
+ * A process holds the lock of its folders until it ends. So folders of killed processes are known, and the next process
+ * that makes one removes them once they are a day old: what a killed process started may still run and use them.
  *
  * Threads: any. */
 #pragma once
@@ -14,8 +14,8 @@ struct mt_job_folder {
     int lock; /* the folder as an open file, which is locked */
 };
 
-/* Makes a folder below TMPDIR or /tmp, for this user alone. The caller removes *out. MT_FAILED if it can't be made; then there is
- * none. */
+/* Makes a folder below TMPDIR or /tmp, for this user alone. The caller removes *out. MT_FAILED if it can't be made;
+ * then there is none. */
 mt_status mt_job_folder_make(struct mt_job_folder *out);
 
 /* Makes one below another place. */

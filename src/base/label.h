@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* The kinds of tensor that a block may hold, with the spelling that users see. docs/categories.md explains each. Other is
- * for allocations of other programs that have no label. */
+/* The kinds of tensor that a block may hold, with the spelling that users see. docs/categories.md explains each. Other
+ * is for allocations of other programs that have no label. */
 #define MT_CATEGORIES(X)                                                                                               \
     X(PARAM, "Param")                                                                                                  \
     X(GRADIENT, "Gradient")                                                                                            \
@@ -28,9 +28,10 @@
     X(WORKSPACE, "Workspace")                                                                                          \
     X(OTHER, "Other")
 
-/* The purposes of a block in the training step, whatever it holds. An activation was taken in forward and kept for backward.
- * Other is for blocks of other programs about which nothing is known. Kept lives to the end of the run and has no other role.
- * The role of an unknown block was looked for and not found. Numbers stay the same: rings of killed processes have them. */
+/* The purposes of a block in the training step, whatever it holds. An activation was taken in forward and kept for
+ * backward. Other is for blocks of other programs about which nothing is known. Kept lives to the end of the run and
+ * has no other role. The role of an unknown block was looked for and not found. Numbers stay the same: rings of killed
+ * processes have them. */
 #define MT_ROLES(X)                                                                                                    \
     X(PARAMETER, "parameter")                                                                                          \
     X(GRADIENT, "gradient")                                                                                            \
@@ -55,16 +56,16 @@
     X(BACKWARD, "backward")                                                                                            \
     X(OPTIMIZER, "optimizer")
 
-/* The ways in which the role of a block was found: the program said it, a hook in the program saw it, or rules guessed it
- * from names and order. */
+/* The ways in which the role of a block was found: the program said it, a hook in the program saw it, or rules guessed
+ * it from names and order. */
 #define MT_ROLE_SOURCES(X)                                                                                             \
     X(DECLARED, "declared")                                                                                            \
     X(OBSERVED, "observed")                                                                                            \
     X(INFERRED, "inferred")
 
 #define X(name, text) MT_CATEGORY_##name,
-/* The numbers of categories that a program names come after those of the built-in ones; arrays by category have room for
- * MT_MOST_CATEGORIES. */
+/* The numbers of categories that a program names come after those of the built-in ones; arrays by category have room
+ * for MT_MOST_CATEGORIES. */
 typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIES = 64 } mt_category;
 #undef X
 #define X(name, text) MT_ROLE_##name,
@@ -141,7 +142,8 @@ struct mt_frame {
     uint32_t line;               /* 0: not known */
 };
 
-/* A call stack: its innermost frame, and the stack of the caller. So stacks that begin alike share what they begin with. */
+/* A call stack: its innermost frame, and the stack of the caller. So stacks that begin alike share what they begin
+ * with. */
 struct mt_stack {
     mt_stack_id parent; /* 0: nothing called the frame */
     mt_frame_id frame;

@@ -1,23 +1,24 @@
 /* The locks of this tree, and the order in which a thread takes them.
  *
- * mt_mutex is a mutex of the system, for sections that wait for something. The other two are for sections of some tens of
- * nanoseconds. Each is one word; neither is fair. No lock is recursive.
+ * mt_mutex is a mutex of the system, for sections that wait for something. The other two are for sections of some tens
+ * of nanoseconds. Each is one word; neither is fair. No lock is recursive.
  *
- * mt_lock is taken with one atomic exchange and given back with a store: 2 ns where a pthread mutex takes 6. A thread that
- * finds it held tries again for a moment, then yields, then sleeps, because the holder may wait for a slow disk.
+ * mt_lock is taken with one atomic exchange and given back with a store: 2 ns where a pthread mutex takes 6. A thread
+ * that finds it held tries again for a moment, then yields, then sleeps, because the holder may wait for a slow disk.
  *
- * mt_biased_lock saves the exchange, too, while one thread alone uses it. An exchange waits for every store before it. On
- * some processors, and after stores to memory that another core reads, that is most of what a short section takes. So the
- * first thread to take a biased lock becomes its owner, and takes it with a store and a load until another thread wants it:
+ * mt_biased_lock saves the exchange, too, while one thread alone uses it. An exchange waits for every store before it.
+ * On some processors, and after stores to memory that another core reads, that is most of what a short section takes.
+ * So the first thread to take a biased lock becomes its owner, and takes it with a store and a load until another
+ * thread wants it:
  *
  *   the owner                  another thread
  *   is_inside = true           is_shared = true
  *                              all processors catch up (membarrier)
  *   is_shared? back out        is_inside? wait
  *
- * Whichever thread is first, the other sees it. A processor may load before others see its own store. Making all of them
- * catch up takes up to milliseconds and is done once: from then on the lock has no owner, and every thread takes it as an
- * mt_lock. Where the system has no such call, the lock never has an owner. */
+ * Whichever thread is first, the other sees it. A processor may load before others see its own store. Making all of
+ * them catch up takes up to milliseconds and is done once: from then on the lock has no owner, and every thread takes
+ * it as an mt_lock. Where the system has no such call, the lock never has an owner. */
 #pragma once
 
 #include <assert.h>
@@ -26,11 +27,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The order of all locks, outermost first. A thread that holds a lock takes only locks of later ranks, and never two of one
- * rank, so no threads wait for each other in a circle. Builds with asserts check this at each take.
+/* The order of all locks, outermost first. A thread that holds a lock takes only locks of later ranks, and never two of
+ * one rank, so no threads wait for each other in a circle. Builds with asserts check this at each take.
  *
- * The locks in src/producers/torch/dry are std::mutex and come before all of these, since nothing here calls that library
- * under a lock. Locks of files (flock) come last: while one is held, no lock of this list is taken. */
+ * The locks in src/producers/torch/dry are std::mutex and come before all of these, since nothing here calls that
+ * library under a lock. Locks of files (flock) come last: while one is held, no lock of this list is taken. */
 typedef enum mt_lock_rank {
     MT_RANK_NONE,            /* no lock has it */
     MT_RANK_READING,         /* a buffer of CUPTI's is read: inject.c and cupti_watch.c, each in a library of its own */
@@ -72,7 +73,8 @@ static inline void mt_lock_order_give(mt_lock_rank rank)
 #else
 #define MT_LOCK_ORDER mt_lock_rank rank;
 #define MT_LOCK_RANK(order) .rank = (order)
-/* Adds a rank to those that the calling thread holds; fails an assert if it holds that rank or a later one. Removes it. */
+/* Adds a rank to those that the calling thread holds; fails an assert if it holds that rank or a later one. Removes
+ * it. */
 void mt_lock_order_take(mt_lock_rank rank);
 void mt_lock_order_give(mt_lock_rank rank);
 #define MT_RANK_OF(lock) ((lock)->rank)
@@ -161,8 +163,8 @@ struct mt_biased_lock {
     atomic_bool is_inside, is_shared;
 };
 
-/* Makes the calling thread the owner of a lock that has none, or ends the ownership of another thread. The inner lock is
- * held, and the biased lock is not shared yet. */
+/* Makes the calling thread the owner of a lock that has none, or ends the ownership of another thread. The inner lock
+ * is held, and the biased lock is not shared yet. */
 __attribute__((cold, noinline)) void mt_biased_lock_settle(struct mt_biased_lock *lock);
 
 /* True if the calling thread is the owner. */
@@ -171,8 +173,8 @@ static inline bool mt_biased_lock_is_own(const struct mt_biased_lock *lock)
     return atomic_load_explicit(&lock->owner, memory_order_relaxed) == __builtin_thread_pointer();
 }
 
-/* Takes the lock for its owner; false if it is shared by now. The fence keeps the compiler from reordering the store and
- * the load. The processor is made to keep the order by the other thread, when it matters. */
+/* Takes the lock for its owner; false if it is shared by now. The fence keeps the compiler from reordering the store
+ * and the load. The processor is made to keep the order by the other thread, when it matters. */
 static inline bool mt_biased_lock_enter(struct mt_biased_lock *lock)
 {
     assert(!atomic_load_explicit(&lock->is_inside, memory_order_relaxed)); /* it is not recursive */

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Memory that is given up when the rest is refused. From malloc, since it is freed as any other is. NULL: none, or used. */
+/* Memory that is given up when the rest is refused. From malloc, since it is freed as any other is. NULL: none, or
+ * used. */
 static void *_Atomic reserve;
 static atomic_bool exhausted;
 

@@ -8,8 +8,8 @@
 
 enum { FIRST_PAIRS = 1024 };
 
-/* Returns the slot where the search for a key begins. The highest bits of a product with an odd constant depend on every
- * bit of the key. */
+/* Returns the slot where the search for a key begins. The highest bits of a product with an odd constant depend on
+ * every bit of the key. */
 static size_t home(const struct mt_number_map *map, uint64_t key)
 {
     return (size_t)(key * 0x9E3779B97F4A7C15u >> map->shift);

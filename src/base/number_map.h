@@ -1,5 +1,6 @@
-/* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half full.
- * Removal shifts the next pairs back, so there are no tombstones, and the map stays as fast after many changes. */
+/* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half
+ * full. Removal shifts the next pairs back, so there are no tombstones, and the map stays as fast after many
+ * changes. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +10,8 @@
 /* The one key that can't be used: it marks free slots. */
 #define MT_NUMBER_MAP_NO_KEY UINT64_MAX
 
-/* Invariants: count * 2 <= mask + 1 = 2^(64 - shift); between the home of a key, its hash, and its slot no slot is free. */
+/* Invariants: count * 2 <= mask + 1 = 2^(64 - shift); between the home of a key, its hash, and its slot no slot is
+ * free. */
 struct mt_number_map {
     struct mt_number_pair {
         uint64_t key, value;

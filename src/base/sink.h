@@ -10,7 +10,8 @@ struct mt_sink {
     void *context;
 
     /* Stores a copy of the event. It can't fail, because recording must not change the program: a sink keeps its first
-     * error and reports it when it is closed. The labels and spans of the event were interned before. NULL: not wanted. */
+     * error and reports it when it is closed. The labels and spans of the event were interned before. NULL: not
+     * wanted. */
     void (*emit)(void *context, const struct mt_event *event);
 
     /* Returns the id of a label, the same for equal ones and never 0. Copies it. */
@@ -25,8 +26,8 @@ struct mt_sink {
     /* Returns the id of the span `name` inside `parent` (0: the root), never 0. Copies the name. */
     mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
 
-    /* Return the id of a frame of a call stack, and of the stack whose innermost frame it is, called from `parent` (0: the
-     * bottom): the same for equal ones, never 0. Copy the texts. NULL: not kept; see mt_sink_stack. */
+    /* Return the id of a frame of a call stack, and of the stack whose innermost frame it is, called from `parent` (0:
+     * the bottom): the same for equal ones, never 0. Copy the texts. NULL: not kept; see mt_sink_stack. */
     mt_frame_id (*intern_frame)(void *context, const struct mt_frame *frame);
     mt_stack_id (*intern_stack)(void *context, mt_stack_id parent, mt_frame_id frame);
 

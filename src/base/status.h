@@ -67,8 +67,8 @@ static inline mt_status mt_status_keep(mt_status first, mt_status second)
 
 enum { MT_ERROR_TEXT_BYTES = 1024 };
 
-/* Returns this thread's text, "" at first. It has MT_ERROR_TEXT_BYTES and never moves. The function has a file of its own,
- * because a module that is loaded late has another one, which returns the text of the program that loaded it. */
+/* Returns this thread's text, "" at first. It has MT_ERROR_TEXT_BYTES and never moves. The function has a file of its
+ * own, because a module that is loaded late has another one, which returns the text of the program that loaded it. */
 char *mt_error_text(void);
 
 /* An outcome with its text. All zero: MT_OK. */
@@ -80,8 +80,8 @@ struct mt_error {
 /* Returns `status` and, if it is a failure, a copy of its text, which must be this thread's last. */
 struct mt_error mt_error_save(mt_status status);
 
-/* Returns the first of two outcomes that is a failure, or MT_OK. If that is `first`, its text is the last one again. Any
- * thread may restore what another saved. */
+/* Returns the first of two outcomes that is a failure, or MT_OK. If that is `first`, its text is the last one again.
+ * Any thread may restore what another saved. */
 mt_status mt_error_restore(const struct mt_error *first, mt_status second);
 
 #ifdef __cplusplus

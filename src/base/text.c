@@ -135,8 +135,8 @@ static bool is_same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Returns the distance of two words in optimal string alignment: the number of letters to insert, delete, change or swap
- * with the next that makes one word the other. Ignores case; words are cut at LONGEST_WORD. */
+/* Returns the distance of two words in optimal string alignment: the number of letters to insert, delete, change or
+ * swap with the next that makes one word the other. Ignores case; words are cut at LONGEST_WORD. */
 static int edit_distance(const char *a, const char *b)
 {
     int distance[LONGEST_WORD + 1][LONGEST_WORD + 1]; /* of the first i letters of a and the first j of b */

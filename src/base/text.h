@@ -25,8 +25,8 @@ char *mt_format_difference(int64_t bytes, char *text);
  * anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
-/* Reads the same of a budget. Fails with MT_USAGE also for a number of 1 to 4095 without a unit, which was forgotten: "52B"
- * is spelled out. */
+/* Reads the same of a budget. Fails with MT_USAGE also for a number of 1 to 4095 without a unit, which was forgotten:
+ * "52B" is spelled out. */
 mt_status mt_parse_size(const char *text, uint64_t *out_bytes);
 
 /* Reads a percentage from 0 to MT_MOST_PERCENT: "1%", "0.5 %" or "2" (2 %). Fails with MT_USAGE for anything else. */
@@ -36,8 +36,8 @@ mt_status mt_parse_percent(const char *text, double *out_percent);
 /* Reads a whole number from `low` to `high`. Fails with MT_USAGE for anything else; `what` names it then ("batch"). */
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out);
 
-/* Returns the name that is nearest to `word` by edit distance, or begins with it; NULL if none is near enough to be what
- * was meant. */
+/* Returns the name that is nearest to `word` by edit distance, or begins with it; NULL if none is near enough to be
+ * what was meant. */
 const char *mt_nearest(const char *word, const char *const *names, size_t count);
 
 /* Fails with MT_USAGE and `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`, and the three

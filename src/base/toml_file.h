@@ -1,6 +1,7 @@
-/* Reads TOML files of settings. This is a subset of TOML 1.0: tables [name] with bare names; bare keys; values that are strings in
- * one line ("…" or '…'), whole decimal numbers, true, false, or lists of such strings, which may span lines; comments. Anything else is an
- * error that names its line, so that no file is read in another way than by other readers of TOML.
+/* Reads TOML files of settings. This is a subset of TOML 1.0: tables [name] with bare names; bare keys; values that are
+ * strings in one line ("…" or '…'), whole decimal numbers, true, false, or lists of such strings, which may span lines;
+ * comments. Anything else is an error that names its line, so that no file is read in another way than by other readers
+ * of TOML.
  *
  * The subset has its own reader because the distributions that memtrace is built on have no library for TOML in C.
  *
@@ -20,15 +21,15 @@ struct mt_toml_value {
     int line;       /* where it begins, from 1 */
 };
 
-/* Receives the contents in their order. A table is begun before its keys. Keys above the first table have the table "". A failure
- * of either ends the reading; its text gets the line in front. */
+/* Receives the contents in their order. A table is begun before its keys. Keys above the first table have the table "".
+ * A failure of either ends the reading; its text gets the line in front. */
 struct mt_toml_taker {
     void *context;
     mt_status (*begin_table)(void *context, const char *name);
     mt_status (*take)(void *context, const char *key, const struct mt_toml_value *value);
 };
 
-/* Reads a file, or text that `name` names in errors. Fails with MT_USAGE if it can't be read or has an error, and with what the
- * taker fails. */
+/* Reads a file, or text that `name` names in errors. Fails with MT_USAGE if it can't be read or has an error, and with
+ * what the taker fails. */
 mt_status mt_toml_read(const char *path, const struct mt_toml_taker *taker);
 mt_status mt_toml_parse(const char *name, const char *text, const struct mt_toml_taker *taker);

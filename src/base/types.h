@@ -15,8 +15,8 @@ typedef uint64_t mt_addr;
 /* A queue of work of a device. 0 is the default one. */
 typedef uint16_t mt_stream;
 
-/* Element types, with their spelling in SQL, JSON and on the page, and the bytes of one element: first those that kernels
- * compute with, then the others of PyTorch, which labels name. fp4_e2m1x2 packs two numbers in an element. */
+/* Element types, with their spelling in SQL, JSON and on the page, and the bytes of one element: first those that
+ * kernels compute with, then the others of PyTorch, which labels name. fp4_e2m1x2 packs two numbers in an element. */
 #define MT_COMPUTED_DTYPES(X)                                                                                          \
     X(NONE, "none", 0)                                                                                                 \
     X(F32, "fp32", 4)                                                                                                  \

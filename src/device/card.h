@@ -60,8 +60,8 @@ static inline bool mt_card_takes_fp8(const struct mt_card *card)
     return card->capability >= MT_LEAST_FP8_CAPABILITY;
 }
 
-/* Sets the shared memory that cards of a compute capability have (CUDA C++ programming guide, technical specifications). Since 8.0,
- * CUDA keeps 1 KiB of it for each block. */
+/* Sets the shared memory that cards of a compute capability have (CUDA C++ programming guide, technical
+ * specifications). Since 8.0, CUDA keeps 1 KiB of it for each block. */
 static inline void mt_card_complete_shared(struct mt_card *card)
 {
     enum { KIB = 1024, PASCAL_BLOCK_KIB = 48 };

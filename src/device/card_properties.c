@@ -1,5 +1,5 @@
-/* Blocks: CUDA C++ programming guide, technical specifications. Clocks: cudaDeviceProp of the H200, the A100, the T4, the RTX 3090,
- * the RTX 4090, the B200 and the RTX 5090, one card for each compute capability. */
+/* Blocks: CUDA C++ programming guide, technical specifications. Clocks: cudaDeviceProp of the H200, the A100, the T4,
+ * the RTX 3090, the RTX 4090, the B200 and the RTX 5090, one card for each compute capability. */
 #include "device/card_properties.h"
 
 #include <inttypes.h>

@@ -6,16 +6,17 @@
  * cuBLAS. It grows with the multiprocessors; if no value was found, it is 4 MiB for each, or 4.5 MiB on data center
  * Hopper and Blackwell.
  *
- * L2: cudaDeviceProp of the H200, H20 (github.com/RightNow-AI/AutoMegaKernel/pull/3), B200 (github.com/pytorch/ao/pull/4002),
- * A100, T4, RTX 3090, RTX 4090, RTX 5090; of others NVIDIA's architecture papers and data sheets. The H100 NVL and the GH200
- * have all 12 memory controllers of GH100, and so its 60 MiB (chipsandcheese.com/p/nvidias-h100-funny-l2-and-tons-of-bandwidth).
+ * L2: cudaDeviceProp of the H200, H20 (github.com/RightNow-AI/AutoMegaKernel/pull/3), B200
+ * (github.com/pytorch/ao/pull/4002), A100, T4, RTX 3090, RTX 4090, RTX 5090; of others NVIDIA's architecture papers and
+ * data sheets. The H100 NVL and the GH200 have all 12 memory controllers of GH100, and so its 60 MiB
+ * (chipsandcheese.com/p/nvidias-h100-funny-l2-and-tons-of-bandwidth).
  *
- * Rates and bytes per second: NVIDIA's data sheets (H200, H100, H100 NVL, GH200, HGX B200, A100, A30, A10, A10G, L40S, L40,
- * L4, RTX A6000, RTX A5000, RTX A4000, RTX 6000 Ada, RTX 5000 Ada, V100, P100, T4), the H100 PCIe product brief, and the
- * architecture papers of Turing, GA102, Ada and RTX Blackwell (appendices; tables of GeForce and RTX PRO cards); H20 and A800:
- * the figures that their resellers print. RTX 3060 and RTX 4060, which no paper lists: the RTX 3070 and the RTX 4070 scaled
- * by multiprocessors and boost clock (1.777 and 2.46 GHz). Without the doubling for sparse matrices; matrix rates with
- * accumulation in fp32. */
+ * Rates and bytes per second: NVIDIA's data sheets (H200, H100, H100 NVL, GH200, HGX B200, A100, A30, A10, A10G, L40S,
+ * L40, L4, RTX A6000, RTX A5000, RTX A4000, RTX 6000 Ada, RTX 5000 Ada, V100, P100, T4), the H100 PCIe product brief,
+ * and the architecture papers of Turing, GA102, Ada and RTX Blackwell (appendices; tables of GeForce and RTX PRO
+ * cards); H20 and A800: the figures that their resellers print. RTX 3060 and RTX 4060, which no paper lists: the RTX
+ * 3070 and the RTX 4070 scaled by multiprocessors and boost clock (1.777 and 2.46 GHz). Without the doubling for sparse
+ * matrices; matrix rates with accumulation in fp32. */
 #include "device/card.h"
 
 #include "base/text.h"

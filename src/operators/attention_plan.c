@@ -1,7 +1,7 @@
 /* scaled_dot_product_attention: which kernel a card chooses, and what that takes beside its results.
  *
- * Sizes are B (batch), H (heads), S (sequence) and D (head) of the query; K of the key. Rules of the choice: sdp_utils.cpp of
- * aten/src/ATen/native/transformers/cuda; of cuDNN as the versions from 9.9 on. */
+ * Sizes are B (batch), H (heads), S (sequence) and D (head) of the query; K of the key. Rules of the choice:
+ * sdp_utils.cpp of aten/src/ATen/native/transformers/cuda; of cuDNN as the versions from 9.9 on. */
 #include "operators/attention_sizes.h"
 
 #include <string.h>
@@ -135,8 +135,8 @@ MT_RULE(cudnn_forward)
         mt_inner_use(plan, CUDNN_LEAST);
 }
 
-/* The query's gradient and a sum of each row in fp32; with fewer heads of keys, the gradients of keys and values for each head
- * of the query. */
+/* The query's gradient and a sum of each row in fp32; with fewer heads of keys, the gradients of keys and values for
+ * each head of the query. */
 MT_RULE(cudnn_backward)
 {
     const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
@@ -162,7 +162,8 @@ int64_t mt_flash_splits(const struct mt_card *card, const struct mt_attention_si
     if ((double)tiles >= 0.8 * (double)slots)
         return 1;
     most = most < FLASH_MOST_SPLITS ? most : FLASH_MOST_SPLITS;
-    /* The fewest splits that fill the card nearly as well as any. Twice the same loop: for the best, then for the first. */
+    /* The fewest splits that fill the card nearly as well as any. Twice the same loop: for the best, then for the
+     * first. */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t n = 1; n <= most; n++) {
             const bool changes = n == 1 || mt_divide_up(blocks, n) != (blocks + n - 2) / (n - 1);
@@ -264,8 +265,8 @@ MT_RULE(efficient_forward)
     mt_inner_host(plan, OFFSET);
 }
 
-/* The tiles in which blocks gather the query's gradient: heads of up to 64 in squares, wider ones in one column up to 128, and in
- * columns of 64 beyond. The kernel of 16 bits has twice the rows for more than 64. */
+/* The tiles in which blocks gather the query's gradient: heads of up to 64 in squares, wider ones in one column up to
+ * 128, and in columns of 64 beyond. The kernel of 16 bits has twice the rows for more than 64. */
 static int64_t gathered_bytes(const struct mt_attention_sizes *s, bool is_narrow)
 {
     const int64_t wide = 2 * EFFICIENT_TILE, tall = is_narrow ? wide : EFFICIENT_TILE;
@@ -275,8 +276,8 @@ static int64_t gathered_bytes(const struct mt_attention_sizes *s, bool is_narrow
     return MT_PRODUCT(s->B, s->H, rows, columns, height * width * MT_FLOAT_BYTES + EFFICIENT_LOCK_BYTES);
 }
 
-/* In 16 bits, heads of more than 128 do not fit into registers: the gradients of keys and values are summed in memory, by as many
- * groups of blocks as keys have tiles, but at most 200 for all heads. */
+/* In 16 bits, heads of more than 128 do not fit into registers: the gradients of keys and values are summed in memory,
+ * by as many groups of blocks as keys have tiles, but at most 200 for all heads. */
 static int64_t summed_bytes(const struct mt_attention_sizes *s)
 {
     const int64_t tiles = mt_divide_up(s->K, EFFICIENT_TILE), most = EFFICIENT_MOST_SPLITS / (s->B * s->H);
@@ -284,7 +285,8 @@ static int64_t summed_bytes(const struct mt_attention_sizes *s)
     return MT_PRODUCT(2, s->B, s->H, splits, EFFICIENT_TILE, mt_round_up(s->D, 2 * EFFICIENT_TILE), MT_FLOAT_BYTES);
 }
 
-/* The kernel of 16 bits computes the sums of each row itself. In fp32 they are a product, its sum and a transposed copy. */
+/* The kernel of 16 bits computes the sums of each row itself. In fp32 they are a product, its sum and a transposed
+ * copy. */
 MT_RULE(efficient_backward)
 {
     const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");

@@ -1,5 +1,5 @@
-/* Batch norm by PyTorch's own kernels. Where channels are last, several blocks of threads share a channel: each writes its part to
- * a staging area, and the last one sums the parts. */
+/* Batch norm by PyTorch's own kernels. Where channels are last, several blocks of threads share a channel: each writes
+ * its part to a staging area, and the last one sums the parts. */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
@@ -43,8 +43,8 @@ static bool is_staged(const struct mt_operand *input)
     return input != NULL && input->dims >= 2 && input->elements > 0 && has_channels_last(input);
 }
 
-/* Uses the staging area and its counters, if blocks share channels. Formula: aten/src/ATen/native/cuda/Normalization.cuh,
- * flexible_launch_configs. */
+/* Uses the staging area and its counters, if blocks share channels. Formula:
+ * aten/src/ATen/native/cuda/Normalization.cuh, flexible_launch_configs. */
 static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, int parts)
 {
     const int64_t channels = input->sizes[1], rows = input->elements / channels;
@@ -97,8 +97,8 @@ MT_RULE(batch_norm_backward)
 
 /* ---- cuDNN's ---- */
 
-/* Writes the groups of channels whose sums cuDNN's kernels for channels last keep together, and the channels of each. False if
- * the input is for another kernel, without a workspace. */
+/* Writes the groups of channels whose sums cuDNN's kernels for channels last keep together, and the channels of each.
+ * False if the input is for another kernel, without a workspace. */
 static bool find_groups(const struct mt_operand *input, int64_t *groups, int64_t *width)
 {
     enum { NARROW = 4, WIDE = 64 };
@@ -117,8 +117,8 @@ static int64_t parts_of(const struct mt_operand *input, int64_t width, int64_t r
     return mt_divide_up(input->elements / input->sizes[1], width == WIDE ? rows : rows * NARROW_FACTOR);
 }
 
-/* The bytes of both workspaces were found from 4,496 calls on an H200 under cuDNN 9.19, which they meet: two sums for each channel
- * of each part, and counters. cuDNN reserves nothing for backward. */
+/* The bytes of both workspaces were found from 4,496 calls on an H200 under cuDNN 9.19, which they meet: two sums for
+ * each channel of each part, and counters. cuDNN reserves nothing for backward. */
 MT_RULE(cudnn_batch_norm)
 {
     enum { SINGLE_ROWS = 64, HALF_ROWS = 160, COUNTERS = 268 };

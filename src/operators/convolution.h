@@ -1,9 +1,9 @@
-/* Convolutions by cuDNN, which chooses among its kernels as a program runs: a question about one convolution, and the workspace
- * that its kernel needs. A rule of the table asks whoever runs the operators (struct mt_convolution_source). Without a source, or
- * without an answer, the rule estimates the bytes from the shapes (convolution_plan.c).
+/* Convolutions by cuDNN, which chooses among its kernels as a program runs: a question about one convolution, and the
+ * workspace that its kernel needs. A rule of the table asks whoever runs the operators (struct mt_convolution_source).
+ * Without a source, or without an answer, the rule estimates the bytes from the shapes (convolution_plan.c).
  *
- * The names are cuDNN's: x is the image, w the filter, y the result of the forward convolution. Of a gradient, the tensor that
- * is computed has the shape and the strides that it will have.
+ * The names are cuDNN's: x is the image, w the filter, y the result of the forward convolution. Of a gradient, the
+ * tensor that is computed has the shape and the strides that it will have.
  *
  *   forward          x, w ──▶ y
  *   input gradient   y, w ──▶ x      a transposed convolution, too
@@ -33,7 +33,8 @@ struct mt_convolution_tensor {
     int64_t alignment_bytes; /* of its address: a power of two, 32 at most, as PyTorch tells cuDNN */
 };
 
-/* Questions are compared and stored as bytes, so unused members are 0 and there is no padding. Groups follow from the sizes. */
+/* Questions are compared and stored as bytes, so unused members are 0 and there is no padding. Groups follow from the
+ * sizes. */
 struct mt_convolution_question {
     int64_t kind;  /* an enum mt_convolution_kind */
     int64_t dtype; /* a c10::ScalarType's number */
@@ -52,22 +53,23 @@ struct mt_convolution_answer {
     struct mt_byte_range range; /* of the first plan's workspace, if it is an estimate */
 };
 
-/* Returns the range of an estimate of the workspace that rests on the shapes alone, not on the kernel: from nothing to 1.25 times the
- * bytes of the three tensors more. Of 144 convolutions on an H200 (tests/data/cudnn), 19 in 20 are in it. */
+/* Returns the range of an estimate of the workspace that rests on the shapes alone, not on the kernel: from nothing to
+ * 1.25 times the bytes of the three tensors more. Of 144 convolutions on an H200 (tests/data/cudnn), 19 in 20 are in
+ * it. */
 struct mt_byte_range mt_convolution_shape_range(int64_t bytes, int64_t tensor_bytes);
 
 /* Returns the range of all plans. */
 struct mt_byte_range mt_convolution_choice_range(const struct mt_convolution_answer *answer);
 
-/* How PyTorch calls a convolution. With benchmark (torch.backends.cudnn.benchmark), a thread's first call with these sizes tries
- * all plans, and later ones take the fastest. */
+/* How PyTorch calls a convolution. With benchmark (torch.backends.cudnn.benchmark), a thread's first call with these
+ * sizes tries all plans, and later ones take the fastest. */
 struct mt_convolution_call {
     bool is_benchmarked;
     bool is_short; /* memory was not enough for the first plan of this call: PyTorch tries the others */
 };
 
-/* What a call runs: the plans of `answer` from `first` on, until memory is enough for one. Before, if is_trial, all plans in one
- * workspace, the largest that memory is enough for. */
+/* What a call runs: the plans of `answer` from `first` on, until memory is enough for one. Before, if is_trial, all
+ * plans in one workspace, the largest that memory is enough for. */
 struct mt_convolution_run {
     struct mt_convolution_answer answer;
     int64_t first;
@@ -82,15 +84,15 @@ struct mt_convolution_source {
 };
 
 /* Writes the question about a convolution of three tensors. `x`, `w` and `y` are as PyTorch passes them to the
- * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The lists are
- * "padding", "stride" and "dilation" of the call, and the flags "deterministic" and "allow_tf32". False if the convolution is none that cuDNN
- * takes. */
+ * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The
+ * lists are "padding", "stride" and "dilation" of the call, and the flags "deterministic" and "allow_tf32". False if
+ * the convolution is none that cuDNN takes. */
 bool mt_convolution_question_of(enum mt_convolution_kind kind, const struct mt_operator_call *call,
                                 const struct mt_operand *x, const struct mt_operand *w, const struct mt_operand *y,
                                 bool is_channels_last, struct mt_convolution_question *out);
 
-/* True if PyTorch computes a convolution of these two tensors with channels last: one of them lies so, and they are not fp64.
- * (aten/src/ATen/native/ConvUtils.h, cudnn_conv_suggest_memory_format) */
+/* True if PyTorch computes a convolution of these two tensors with channels last: one of them lies so, and they are not
+ * fp64. (aten/src/ATen/native/ConvUtils.h, cudnn_conv_suggest_memory_format) */
 bool mt_convolution_is_channels_last(const struct mt_operand *a, const struct mt_operand *b);
 
 /* True if a tensor is dense in the order of its dimensions, or with channels last. */

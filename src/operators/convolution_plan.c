@@ -1,8 +1,8 @@
-/* Convolutions by cuDNN: copies of tensors in another memory format than the convolution's, then the workspace of the kernel
- * that cuDNN chooses.
+/* Convolutions by cuDNN: copies of tensors in another memory format than the convolution's, then the workspace of the
+ * kernel that cuDNN chooses.
  *
- * Without an answer of cuDNN's (convolution.h), the workspace is what most kernels take: the fast ones read channels last, and
- * what lies otherwise is copied into the workspace, with channels filled up to a multiple. */
+ * Without an answer of cuDNN's (convolution.h), the workspace is what most kernels take: the fast ones read channels
+ * last, and what lies otherwise is copied into the workspace, with channels filled up to a multiple. */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
@@ -30,8 +30,8 @@ static int64_t filled_elements(const struct mt_operand *tensor, int64_t multiple
     return tensor->elements / channels * mt_round_up(channels, multiple);
 }
 
-/* Returns what most convolutions take: nothing if their images have channels last, for products of channels alone, and for
- * channels that are convolved one by one, which other kernels do. */
+/* Returns what most convolutions take: nothing if their images have channels last, for products of channels alone, and
+ * for channels that are convolved one by one, which other kernels do. */
 static int64_t estimate(const struct convolution *convolution)
 {
     const struct mt_operand *x = convolution->x, *w = convolution->w;

@@ -1,5 +1,6 @@
 /* What PyTorch asks cuDNN of a convolution: memory formats, strides and alignments. Facts of PyTorch 2.11:
- * aten/src/ATen/native/cudnn/Conv_v8.cpp and ConvShared.cpp, aten/src/ATen/native/ConvUtils.h, c10/core/MemoryFormat.h. */
+ * aten/src/ATen/native/cudnn/Conv_v8.cpp and ConvShared.cpp, aten/src/ATen/native/ConvUtils.h,
+ * c10/core/MemoryFormat.h. */
 #include "operators/convolution.h"
 
 #include "operators/operator_plan.h"

@@ -1,12 +1,13 @@
-/* Temporary memory of CUB's device-wide functions, as CUDA 13.0 has them on Hopper. Counts are of elements, results are bytes. The
- * sizes of tiles were found by calls of many lengths on an H200. */
+/* Temporary memory of CUB's device-wide functions, as CUDA 13.0 has them on Hopper. Counts are of elements, results are
+ * bytes. The sizes of tiles were found by calls of many lengths on an H200. */
 #pragma once
 
 #include "device/card.h"
 
 #include <stdint.h>
 
-/* Sorts pairs by `digits` digits of 8 bits. Elements of a few blocks need none but 1 byte. With value_bytes 0, sorts keys. */
+/* Sorts pairs by `digits` digits of 8 bits. Elements of a few blocks need none but 1 byte. With value_bytes 0, sorts
+ * keys. */
 int64_t mt_cub_sort_bytes(int64_t elements, int64_t key_bytes, int64_t value_bytes, int64_t digits);
 
 /* Sums up from the first element. */

@@ -1,5 +1,5 @@
-/* Workspaces of cuDNN's engines that ask a card. The formulas were found from cuDNN 9.19's own answers to 2,754 questions with an
- * H200 and without one, and from recorded calls on it. Engines and tiles have cuDNN's numbers. */
+/* Workspaces of cuDNN's engines that ask a card. The formulas were found from cuDNN 9.19's own answers to 2,754
+ * questions with an H200 and without one, and from recorded calls on it. Engines and tiles have cuDNN's numbers. */
 #include "operators/cudnn_plan.h"
 
 #include "operators/cudnn_product.h"
@@ -29,8 +29,9 @@ bool mt_cudnn_is_checked(int64_t version, const struct mt_card *card)
 
 /* ---- tile schedulers of Hopper ---- */
 
-/* By the number of the tile: its rows and columns, and above how many steps along k it is cut in two, in fp32 and fp16 and in
- * bf16: if all tiles run at once, and if only the last ones are cut, in halves of steps. 0: as for the first tile. */
+/* By the number of the tile: its rows and columns, and above how many steps along k it is cut in two, in fp32 and fp16
+ * and in bf16: if all tiles run at once, and if only the last ones are cut, in halves of steps. 0: as for the first
+ * tile. */
 static const struct tile {
     int16_t rows, columns, cut, bf16_cut, tail_cut, bf16_tail_cut;
 } tiles[MOST_TILE] = {
@@ -165,7 +166,8 @@ static int64_t parts_of_tail(const struct tiled *tiled)
                          : steps / MOST_STEPS;
 }
 
-/* Returns the parts that each tile is cut into where all run at once, `most` of them at most: a power of two, or all. */
+/* Returns the parts that each tile is cut into where all run at once, `most` of them at most: a power of two, or
+ * all. */
 static int64_t parts_of_all(const struct tiled *tiled, int64_t most)
 {
     enum { MANY = 9, LEAST_STEPS = 34 };
@@ -260,9 +262,9 @@ static struct room guess(const struct mt_convolution_question *question, int64_t
     return (struct room){bytes, true, mt_convolution_shape_range(bytes, MT_PRODUCT(elements, item_bytes))};
 }
 
-/* Returns the workspace of a plan with what the scheduler takes with the card's multiprocessors, not with those that cuDNN assumed. The
- * rest of the workspace, copies of channels, is 0 or 16 bytes and whole elements; else the formula is not this kernel's, and the
- * bytes stay as they are. */
+/* Returns the workspace of a plan with what the scheduler takes with the card's multiprocessors, not with those that
+ * cuDNN assumed. The rest of the workspace, copies of channels, is 0 or 16 bytes and whole elements; else the formula
+ * is not this kernel's, and the bytes stay as they are. */
 static struct room schedule_for_card(const struct mt_card *card, const struct mt_convolution_question *question,
                                      const struct mt_cudnn_plan *plan)
 {
@@ -293,7 +295,8 @@ static bool product_room(const struct mt_convolution_question *question, struct 
     return mt_cudnn_product_bytes(question, &out->bytes, &out->range);
 }
 
-/* Winograd's products of tiles of 4 × 4 results, each of 36 numbers, for filters of 3 × 3. Filters of 5 × 5 take more. */
+/* Winograd's products of tiles of 4 × 4 results, each of 36 numbers, for filters of 3 × 3. Filters of 5 × 5 take
+ * more. */
 static bool winograd_room(const struct mt_convolution_question *question, struct room *out)
 {
     enum { TILE = 4, NUMBERS = 36, SMALL_SIDE = 3, LARGE_SIDE = 5 };
@@ -411,8 +414,8 @@ static struct room room_of(const struct mt_card *card, const struct mt_convoluti
     return schedule_for_card(card, question, plan);
 }
 
-/* Adds the plan that PyTorch tries first: an engine that was left out, or the first of the list. Returns how many plans of the list
- * were added. */
+/* Adds the plan that PyTorch tries first: an engine that was left out, or the first of the list. Returns how many plans
+ * of the list were added. */
 static int64_t add_first(const struct mt_card *card, const struct mt_convolution_question *question,
                          const struct mt_cudnn_plans *plans, struct mt_convolution_answer *out)
 {

@@ -10,14 +10,15 @@ struct estimate {
     struct mt_byte_range range;
 };
 
-/* A product of channels: `pixels` rows of `from` numbers become rows of `to` numbers, or are multiplied with each other. */
+/* A product of channels: `pixels` rows of `from` numbers become rows of `to` numbers, or are multiplied with each
+ * other. */
 struct product {
     int64_t pixels, from, to;
     bool is_last, is_single;
 };
 
-/* True if the kernel that is chosen keeps some numbers for its blocks: of large results in fp32, or of much work if each image is a
- * product of its own; in 16 bits of gradients of many pixels, sooner if they have 64 channels. */
+/* True if the kernel that is chosen keeps some numbers for its blocks: of large results in fp32, or of much work if
+ * each image is a product of its own; in 16 bits of gradients of many pixels, sooner if they have 64 channels. */
 static bool keeps_numbers(const struct product *product, bool is_gradient)
 {
     enum { RESULT = 1 << 21, WORK = 1 << 30, PIXELS = 1 << 17, FEW_PIXELS = 1 << 14, FEW_CHANNELS = 64, UNIT = 4 };
@@ -44,8 +45,8 @@ static struct estimate image_room(const struct product *product, bool is_gradien
     return room;
 }
 
-/* With channels last, the pixels are cut into parts until all blocks run at once, or twice as many of large products; results that need
- * most blocks stay whole. */
+/* With channels last, the pixels are cut into parts until all blocks run at once, or twice as many of large products;
+ * results that need most blocks stay whole. */
 static struct estimate weight_room(const struct product *product)
 {
     enum { BLOCKS = 132, SIDE = 128, LEAST_PARTS = 3, LARGE = 400000, LARGE_TILES = 8 };

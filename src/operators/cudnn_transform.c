@@ -87,7 +87,8 @@ static int64_t weight_gradient_bytes(const struct planes *planes, int64_t plane)
            MT_PRODUCT(planes->y, planes->y_pixels, MT_FLOAT_BYTES) + copies_bytes(planes);
 }
 
-/* Tiles of 32 × 32; images of several have two buffers. A stride of 2 makes four convolutions by parts of the filter. */
+/* Tiles of 32 × 32; images of several have two buffers. A stride of 2 makes four convolutions by parts of the
+ * filter. */
 static int64_t input_gradient_bytes(const struct mt_convolution_question *question, const struct planes *planes,
                                     bool is_strided)
 {

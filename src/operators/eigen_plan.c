@@ -1,5 +1,6 @@
 /* torch.linalg's eigenvalues of matrices that need not be symmetric: linalg_eig and _linalg_eigvals of PyTorch 2.11
- * (aten/src/ATen/native/BatchLinearAlgebra.cpp). All 316 calls that were recorded on an H200 are equal (tests/data/operators/eigen.txt). */
+ * (aten/src/ATen/native/BatchLinearAlgebra.cpp). All 316 calls that were recorded on an H200 are equal
+ * (tests/data/operators/eigen.txt). */
 #include "operators/linear_matrices.h"
 #include "operators/operator_memory.h"
 

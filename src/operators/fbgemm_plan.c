@@ -1,4 +1,5 @@
-/* FBGEMM: jagged tensors and embedding tables, as torchrec uses them. Host code under fbgemm_gpu/src and fbgemm_gpu/codegen. */
+/* FBGEMM: jagged tensors and embedding tables, as torchrec uses them. Host code under fbgemm_gpu/src and
+ * fbgemm_gpu/codegen. */
 #include "operators/cub_memory.h"
 #include "operators/operator_plan.h"
 

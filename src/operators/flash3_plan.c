@@ -1,5 +1,6 @@
-/* flash-attention 3: hopper/flash_api.cpp and flash_attn_interface.py. Tensors are (B, S, H, D), or (rows, H, D) of many sequences.
- * The operators are functions in Python, which copy what is not contiguous and drop accumulators that the kernels return. */
+/* flash-attention 3: hopper/flash_api.cpp and flash_attn_interface.py. Tensors are (B, S, H, D), or (rows, H, D) of
+ * many sequences. The operators are functions in Python, which copy what is not contiguous and drop accumulators that
+ * the kernels return. */
 #include "operators/attention_sizes.h"
 
 enum { INT_BYTES = 4, METADATA_UNIT = 4 /* to which the count of sequences is rounded up */ };

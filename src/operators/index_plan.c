@@ -98,8 +98,8 @@ static bool has_several_blocks(int64_t rows, int64_t length)
     return length >= 400;
 }
 
-/* Returns how many blocks search a row (TensorTopK.cu, get_items_per_thread): as few as keep all multiprocessors busy, but a
- * thread has 4 to 64 elements. */
+/* Returns how many blocks search a row (TensorTopK.cu, get_items_per_thread): as few as keep all multiprocessors busy,
+ * but a thread has 4 to 64 elements. */
 static int64_t blocks_of_row(const struct mt_card *card, int64_t rows, int64_t length)
 {
     enum {
@@ -133,7 +133,8 @@ static void search_rows(struct mt_operator_plan *plan, const struct mt_operand *
         mt_inner_give(plan, block);
 }
 
-/* Adds the sort of found elements that one block can't sort: sorted values and their places, by which indices are gathered. */
+/* Adds the sort of found elements that one block can't sort: sorted values and their places, by which indices are
+ * gathered. */
 static void sort_found(struct mt_operator_plan *plan, const struct mt_operand *found, int64_t count)
 {
     const int places = mt_inner_take(plan, MT_PRODUCT(found->elements, COUNT_BYTES));

@@ -1,4 +1,5 @@
-/* Operators of other libraries: flash-attention 2 and torchvision (flash-attention 3: flash3_plan.c). Their host code allocates as below, in this order. */
+/* Operators of other libraries: flash-attention 2 and torchvision (flash-attention 3: flash3_plan.c). Their host code
+ * allocates as below, in this order. */
 #include "operators/attention_sizes.h"
 
 enum {
@@ -163,8 +164,8 @@ static int64_t images_at_once(int64_t count)
     return 1;
 }
 
-/* deform_conv2d: the result by groups of images and again in order, samples of the input for each tap, and the sum with the
- * bias. */
+/* deform_conv2d: the result by groups of images and again in order, samples of the input for each tap, and the sum with
+ * the bias. */
 MT_RULE(deform_convolution)
 {
     static const char *const names[] = {"input", "offset", "weight", "mask", "bias"};

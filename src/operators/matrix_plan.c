@@ -1,5 +1,5 @@
-/* torch.linalg by cuSOLVER and cuBLAS: factors, and what is solved by them. The workspaces follow what cuSOLVER 12 said of an H200
- * for sizes up to 1,024 (tests/data/operators). */
+/* torch.linalg by cuSOLVER and cuBLAS: factors, and what is solved by them. The workspaces follow what cuSOLVER 12 said
+ * of an H200 for sizes up to 1,024 (tests/data/operators). */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>

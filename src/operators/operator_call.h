@@ -1,5 +1,6 @@
-/* A call of one of PyTorch's operators, and what it takes inside on a card: the words between the table (operator_plan.h) and
- * those who run the operators. C11 and C++, with nothing but numbers, since it also stands between two libraries.
+/* A call of one of PyTorch's operators, and what it takes inside on a card: the words between the table
+ * (operator_plan.h) and those who run the operators. C11 and C++, with nothing but numbers, since it also stands
+ * between two libraries.
  *
  *   sum(x)      OUTPUT 0, TAKE 0 (staging), TAKE 1 (counters), GIVE 1, GIVE 0
  *
@@ -42,8 +43,8 @@ enum mt_argument_kind {
     MT_ARGUMENT_TENSORS
 };
 
-/* `count` is the length of the list, 1 for a tensor alone, else 0. `name` is the one in the operator's schema: rules find
- * arguments by it, since versions of PyTorch and overloads of an operator have them in other places. */
+/* `count` is the length of the list, 1 for a tensor alone, else 0. `name` is the one in the operator's schema: rules
+ * find arguments by it, since versions of PyTorch and overloads of an operator have them in other places. */
 struct mt_argument {
     enum mt_argument_kind kind;
     int64_t integer; /* also a bool */

@@ -66,8 +66,8 @@ static bool spread(const struct mt_reduction *reduction, int64_t vector, struct 
     return true;
 }
 
-/* If a thread has 256 inputs or more, several blocks share the inputs of a tile of outputs: each of them needs a place for its
- * partial results, and each tile a counter. */
+/* If a thread has 256 inputs or more, several blocks share the inputs of a tile of outputs: each of them needs a place
+ * for its partial results, and each tile a counter. */
 void mt_reduction_staging(const struct mt_card *card, const struct mt_reduction *reduction, int64_t *out_staging_bytes,
                           int64_t *out_counter_bytes)
 {

@@ -17,8 +17,8 @@ struct mt_reduction {
 /* Returns the sum over the rows of (rows, columns), dense. */
 struct mt_reduction mt_reduction_of_rows(int64_t rows, int64_t columns);
 
-/* Computes what PyTorch's reduction launcher takes on the card: bytes of partial results and of counters. Both are 0 unless
- * several blocks share an output and meet in global memory. Formula: aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig
- * (lines 994 to 1169 of 2.7). */
+/* Computes what PyTorch's reduction launcher takes on the card: bytes of partial results and of counters. Both are 0
+ * unless several blocks share an output and meet in global memory. Formula: aten/src/ATen/native/cuda/Reduce.cuh,
+ * setReduceConfig (lines 994 to 1169 of 2.7). */
 void mt_reduction_staging(const struct mt_card *card, const struct mt_reduction *reduction, int64_t *out_staging_bytes,
                           int64_t *out_counter_bytes);

@@ -1,5 +1,5 @@
-/* What operators of PyTorch and of well-known libraries take inside on a card, beside their results: one table, whose rows are pure functions of the call's
- * shapes and of the card. */
+/* What operators of PyTorch and of well-known libraries take inside on a card, beside their results: one table, whose
+ * rows are pure functions of the call's shapes and of the card. */
 #pragma once
 
 #include "device/card.h"
@@ -23,8 +23,8 @@ struct mt_operator_plan {
 
 typedef void mt_operator_rule(struct mt_operator_plan *plan, const struct mt_operator_call *call);
 
-/* A row of the table. `names` are operators between blanks: PyTorch's without "aten::", others with their namespace. The rule of
- * those that take nothing is NULL. */
+/* A row of the table. `names` are operators between blanks: PyTorch's without "aten::", others with their namespace.
+ * The rule of those that take nothing is NULL. */
 struct mt_operator_row {
     const char *names;
     mt_operator_rule *rule;
@@ -40,8 +40,8 @@ extern const int mt_operator_row_count;
 /* Returns the row of an operator ("aten::add_"), in place or not; NULL if the table does not have it. */
 const struct mt_operator_row *mt_operator_find(const char *name);
 
-/* Writes what a call takes inside, of at most MT_INNER_MOST actions. Returns their count; MT_INNER_UNKNOWN if the table does not
- * have the operator. `convolutions` answers questions about convolutions; NULL: they are estimated. */
+/* Writes what a call takes inside, of at most MT_INNER_MOST actions. Returns their count; MT_INNER_UNKNOWN if the table
+ * does not have the operator. `convolutions` answers questions about convolutions; NULL: they are estimated. */
 int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_source *convolutions,
                      const struct mt_operator_call *call, struct mt_inner *out);
 
@@ -49,8 +49,8 @@ int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_sou
 struct mt_text;
 void mt_operator_page_add(struct mt_text *out);
 
-/* Returns the bytes of the workspace that CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8"); `otherwise` if the text is NULL or
- * is none. */
+/* Returns the bytes of the workspace that CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8"); `otherwise` if the text is
+ * NULL or is none. */
 uint64_t mt_matmul_workspace(const char *configuration, uint64_t otherwise);
 
 /* Returns the kernel of scaled_dot_product_attention on a card. */
@@ -58,8 +58,8 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- for rules ---- */
 
-/* Add an action. Blocks that a rule takes and does not give back go when it ends, last taken first, as C++ destroys the tensors of
- * a function. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
+/* Add an action. Blocks that a rule takes and does not give back go when it ends, last taken first, as C++ destroys the
+ * tensors of a function. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);
@@ -68,7 +68,8 @@ void mt_inner_try(struct mt_operator_plan *plan, int way, int64_t bytes);
 /* Do the same with bytes that are an estimate. */
 void mt_inner_use_about(struct mt_operator_plan *plan, int64_t bytes, struct mt_byte_range range);
 void mt_inner_try_about(struct mt_operator_plan *plan, int way, int64_t bytes, struct mt_byte_range range);
-/* Takes as many bytes as a tensor has. With mt_inner_copy only if it is not contiguous, else returns -1, as without one. */
+/* Takes as many bytes as a tensor has. With mt_inner_copy only if it is not contiguous, else returns -1, as without
+ * one. */
 int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 void mt_inner_output(struct mt_operator_plan *plan, int output);
@@ -84,8 +85,8 @@ void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *re
 /* Adds the reduction of `count` truth values to one: all or any of a contiguous tensor. */
 void mt_inner_stage_truth(struct mt_operator_plan *plan, int64_t count);
 
-/* Adds what sorting takes along a dimension of `row` elements: rows of up to 4,096 have their places alone; longer ones are
- * sorted by CUB. The tensor is not empty. */
+/* Adds what sorting takes along a dimension of `row` elements: rows of up to 4,096 have their places alone; longer ones
+ * are sorted by CUB. The tensor is not empty. */
 void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *tensor, int64_t row);
 
 /* Adds OUTPUT for the results from `first` on. */

@@ -111,8 +111,8 @@ static void sum_parts(struct mt_operator_plan *plan, int64_t rows, int64_t colum
     mt_inner_stage(plan, &reduction);
 }
 
-/* Of the results, 1 to `last` are gradients of weight and bias. Where many blocks share the rows, each has parts, whose sums
- * replace the results that were taken first. */
+/* Of the results, 1 to `last` are gradients of weight and bias. Where many blocks share the rows, each has parts, whose
+ * sums replace the results that were taken first. */
 static void norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call, int last)
 {
     const struct mt_operand *input = mt_call_tensor(call, "input");
@@ -212,8 +212,8 @@ MT_RULE(softmax)
     mt_inner_copy(plan, mt_call_tensor(call, "self"));
 }
 
-/* _masked_softmax: rows that do not fit into one block's registers are masked first, and the result that was made for the kernel
- * is replaced by the softmax of the copy. */
+/* _masked_softmax: rows that do not fit into one block's registers are masked first, and the result that was made for
+ * the kernel is replaced by the softmax of the copy. */
 MT_RULE(masked_softmax)
 {
     enum { MOST_COLUMNS = 1024, MOST_ROW_BYTES = 4096 };

@@ -1,5 +1,5 @@
-/* The table of operators: the scratch memory of each, the source that says so, and the cards on which it was checked. docs/scratch.md
- * explains it. An operator that is not here is counted by a dry run. */
+/* The table of operators: the scratch memory of each, the source that says so, and the cards on which it was checked.
+ * docs/scratch.md explains it. An operator that is not here is counted by a dry run. */
 #include "operators/operator_plan.h"
 
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"

@@ -1,5 +1,5 @@
-/* torch.linalg's factors by reflections, singular values, eigenvalues of symmetric matrices, and their factors. The workspaces are
- * cuSOLVER's (solver_memory.h). */
+/* torch.linalg's factors by reflections, singular values, eigenvalues of symmetric matrices, and their factors. The
+ * workspaces are cuSOLVER's (solver_memory.h). */
 #include "operators/linear_matrices.h"
 
 #include <stddef.h>
@@ -244,7 +244,8 @@ MT_RULE(singular_values)
     mt_inner_give(plan, status);
 }
 
-/* Adds the workspaces of eigenvalues: by division with its 128 bytes for small batches and large matrices, by rotations between. */
+/* Adds the workspaces of eigenvalues: by division with its 128 bytes for small batches and large matrices, by rotations
+ * between. */
 static void find_eigenvalues(struct mt_operator_plan *plan, const struct mt_matrices *a, bool is_single)
 {
     enum { FIXED_BYTES = 128, ROTATED_MOST = 512 };

@@ -1,5 +1,5 @@
-/* Recurrent nets of cuDNN: their weights, what training keeps for backward, and workspaces. cuDNN says these sizes only where
- * there is a card; the formulas were found from what cuDNN 9.19 said on an H200 (tests/data/operators). */
+/* Recurrent nets of cuDNN: their weights, what training keeps for backward, and workspaces. cuDNN says these sizes only
+ * where there is a card; the formulas were found from what cuDNN 9.19 said on an H200 (tests/data/operators). */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
@@ -155,7 +155,8 @@ static int64_t kept_bytes(const struct net *net)
     return bytes;
 }
 
-/* Returns the bytes that training keeps for backward: also the results between layers, and of dropout a bit for each of them. */
+/* Returns the bytes that training keeps for backward: also the results between layers, and of dropout a bit for each of
+ * them. */
 static int64_t reserve_bytes(const struct net *net)
 {
     const int64_t between = net->layers - 1;
@@ -267,7 +268,8 @@ static int64_t workspace_bytes(const struct net *net, bool trains)
 
 /* ---- rules ---- */
 
-/* _cudnn_rnn: output, last hidden state, last cell, reserve, weights. Weights that do not lie in one buffer are copied into one. */
+/* _cudnn_rnn: output, last hidden state, last cell, reserve, weights. Weights that do not lie in one buffer are copied
+ * into one. */
 MT_RULE(recurrent)
 {
     enum { RESERVE = 3, WEIGHTS = 4 };
@@ -294,7 +296,8 @@ static void take_zeros(struct mt_operator_plan *plan, const struct mt_operator_c
         mt_inner_take_like(plan, mt_call_tensor(call, state));
 }
 
-/* Takes the gradients of the weights, in one buffer. cuDNN's nets have biases; without them each weight is copied from there. */
+/* Takes the gradients of the weights, in one buffer. cuDNN's nets have biases; without them each weight is copied from
+ * there. */
 static void take_weights(struct mt_operator_plan *plan, const struct mt_operator_call *call, const struct net *net,
                          int first)
 {

@@ -1,5 +1,5 @@
-/* Reductions of tensors of any shape: their dimensions are sorted and joined as PyTorch's TensorIterator does, and what is left
- * tells how the launcher spreads the work. */
+/* Reductions of tensors of any shape: their dimensions are sorted and joined as PyTorch's TensorIterator does, and what
+ * is left tells how the launcher spreads the work. */
 #include "operators/operator_memory.h"
 #include "operators/operator_plan.h"
 
@@ -149,7 +149,8 @@ static void stage(struct mt_operator_plan *plan, const struct mt_operand *input,
     mt_inner_stage(plan, &reduction);
 }
 
-/* sum, mean, prod: the input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
+/* sum, mean, prod: the input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes
+ * 32. */
 MT_RULE(sum)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
@@ -168,7 +169,8 @@ MT_RULE(sum)
     stage(plan, &cast, mt_call_find(call, "dim"), mt_operand_sum_bytes(&cast));
 }
 
-/* Returns losses of elements, of the shape of the input, that become their mean or sum; NULL if they stay as they are. */
+/* Returns losses of elements, of the shape of the input, that become their mean or sum; NULL if they stay as they
+ * are. */
 static const struct mt_operand *reduced_losses(const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
@@ -257,8 +259,8 @@ static void check_probabilities(struct mt_operator_plan *plan, const struct mt_o
     mt_inner_use(plan, 1);
 }
 
-/* multinomial: with replacement a copy, normalized probabilities and their sums up to each. Otherwise as many exponential numbers,
- * whose largest quotients are found: of several samples by topk, with their values. */
+/* multinomial: with replacement a copy, normalized probabilities and their sums up to each. Otherwise as many
+ * exponential numbers, whose largest quotients are found: of several samples by topk, with their values. */
 MT_RULE(multinomial)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
@@ -356,8 +358,8 @@ MT_RULE(reduce)
         stage(plan, input, mt_call_find(call, "dim"), mt_operand_sum_bytes(input));
 }
 
-/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. With "other" they compare two
- * tensors element by element. */
+/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. With "other" they compare
+ * two tensors element by element. */
 MT_RULE(reduce_pair)
 {
     const struct mt_operand *input = take_results(plan, call);

@@ -1,5 +1,5 @@
-/* Operators that put shards together and take them apart, which FSDP2 calls around its collectives: one kernel for all tensors of
- * a list, whose grid is a table on the card. The table has 8 bytes a number. */
+/* Operators that put shards together and take them apart, which FSDP2 calls around its collectives: one kernel for all
+ * tensors of a list, whose grid is a table on the card. The table has 8 bytes a number. */
 #include "operators/operator_plan.h"
 
 #include <math.h>
@@ -37,8 +37,8 @@ static int64_t split_blocks(const struct mt_argument *sizes, int64_t item_bytes,
     return blocks;
 }
 
-/* split_with_sizes_copy(self, sizes, dim, out): addresses of both sides, sizes of chunks, the split of each block, and the
- * blocks before each split. Blocks copy several tiles if the card has too few threads for one each. */
+/* split_with_sizes_copy(self, sizes, dim, out): addresses of both sides, sizes of chunks, the split of each block, and
+ * the blocks before each split. Blocks copy several tiles if the card has too few threads for one each. */
 MT_RULE(split_copy)
 {
     const struct mt_operand *self = mt_call_tensor(call, "self");
@@ -57,8 +57,8 @@ MT_RULE(split_copy)
     mt_inner_use(plan, MT_PRODUCT(4 * sizes->count + 1 + blocks, NUMBER_BYTES));
 }
 
-/* _chunk_cat(tensors, dim, num_chunks[, out]): addresses, the tensor of each block, places, and sizes with and without padding.
- * The table is given back before the result is taken. */
+/* _chunk_cat(tensors, dim, num_chunks[, out]): addresses, the tensor of each block, places, and sizes with and without
+ * padding. The table is given back before the result is taken. */
 MT_RULE(chunk_cat)
 {
     const struct mt_argument *list = mt_call_list(call, "tensors", MT_ARGUMENT_TENSORS);

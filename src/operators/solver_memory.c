@@ -70,7 +70,8 @@ int64_t mt_solver_small_singular(void)
     return 992;
 }
 
-/* The larger workspace of two steps, multiplying by the tridiagonal form's reflections and dividing it, and the form itself. */
+/* The larger workspace of two steps, multiplying by the tridiagonal form's reflections and dividing it, and the form
+ * itself. */
 int64_t mt_solver_divide_symmetric(int64_t batch, int64_t n)
 {
     const int64_t below = n - 1,

@@ -1,6 +1,7 @@
-/* Workspaces of cuSOLVER 12, in elements of the matrices, which are column-major. The formulas were found from 94,000 answers of
- * cuSOLVER 12.0.4 on an H200 for matrices of up to 4,177 rows and columns, and equal all of them; the numbers of elements are the
- * same for float, double and their complex types. Sizes are positive and at most MT_SOLVER_MOST. */
+/* Workspaces of cuSOLVER 12, in elements of the matrices, which are column-major. The formulas were found from 94,000
+ * answers of cuSOLVER 12.0.4 on an H200 for matrices of up to 4,177 rows and columns, and equal all of them; the
+ * numbers of elements are the same for float, double and their complex types. Sizes are positive and at most
+ * MT_SOLVER_MOST. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,9 +28,10 @@ int64_t mt_solver_small_singular(void);
 /* Computing the eigenvalues of a symmetric n x n matrix by Jacobi's rotations (syevj), of up to 4,000 rows. */
 int64_t mt_solver_rotate_symmetric(int64_t n);
 
-/* Returns the bytes, not the elements, of computing the eigenvalues of an n x n matrix, with vectors or without (Xgeev). Found from 716
- * answers for matrices of up to 4,096 rows, and equal to all of them. */
+/* Returns the bytes, not the elements, of computing the eigenvalues of an n x n matrix, with vectors or without
+ * (Xgeev). Found from 716 answers for matrices of up to 4,096 rows, and equal to all of them. */
 int64_t mt_solver_eigenvalues_bytes(int64_t n, int64_t item_bytes, bool is_complex);
 
-/* Computing the eigenvalues of a batch of symmetric n x n matrices by divide and conquer (XsyevBatched; Xsyevd for one). */
+/* Computing the eigenvalues of a batch of symmetric n x n matrices by divide and conquer (XsyevBatched; Xsyevd for
+ * one). */
 int64_t mt_solver_divide_symmetric(int64_t batch, int64_t n);

@@ -1,5 +1,6 @@
-/* Fourier transforms by cuFFT: workspaces of its plans, and copies of inputs. cuFFT 12.0 on an H200 said which sizes need a
- * workspace: every size up to 1,024 in fp32, as the last dimension and as another one, and samples of larger sizes. */
+/* Fourier transforms by cuFFT: workspaces of its plans, and copies of inputs. cuFFT 12.0 on an H200 said which sizes
+ * need a workspace: every size up to 1,024 in fp32, as the last dimension and as another one, and samples of larger
+ * sizes. */
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
@@ -44,8 +45,8 @@ static const uint32_t LISTED_SIZES[KINDS][LISTED / WORD_BITS + 1] = {
      0x262413a8, 0xa80a21e8, 0x24359408, 0x29290508, 0x4344a814, 0x00000000},
 };
 
-/* A plan of cuFFT. `rows` are transforms along the last dimension, which has `last` elements; `half` are those that a real one
- * leaves of it. */
+/* A plan of cuFFT. `rows` are transforms along the last dimension, which has `last` elements; `half` are those that a
+ * real one leaves of it. */
 struct transform {
     int kind;
     int64_t rows, last, half, real_bytes;
@@ -108,8 +109,8 @@ static int64_t even_row_bytes(const struct transform *t)
     return needs_room(COMPLEX, t->last / 2) ? MT_PRODUCT(t->half, 2, t->real_bytes) : row;
 }
 
-/* Returns what real rows of an odd size take: two signals become one complex signal; of planes in pairs, copies of real results
- * have rows as long as complex ones. */
+/* Returns what real rows of an odd size take: two signals become one complex signal; of planes in pairs, copies of real
+ * results have rows as long as complex ones. */
 static int64_t odd_rows_bytes(const struct transform *t)
 {
     enum { ALIGNMENT = 1024 };
@@ -130,7 +131,8 @@ static int64_t plan_bytes(const struct transform *t)
     return t->last % 2 == 0 ? MT_PRODUCT(t->rows, even_row_bytes(t)) : odd_rows_bytes(t);
 }
 
-/* True if the size of the plan is an estimate: cuFFT knows other ways for large sizes, other types, and odd rows in a plane. */
+/* True if the size of the plan is an estimate: cuFFT knows other ways for large sizes, other types, and odd rows in a
+ * plane. */
 static bool is_estimate(const struct transform *t)
 {
     const bool is_odd_plane =
@@ -138,8 +140,8 @@ static bool is_estimate(const struct transform *t)
     return is_odd_plane || t->last > LISTED || t->real_bytes != MT_FLOAT_BYTES;
 }
 
-/* Returns the range of an estimate. Of 22 plans on an H200 (tests/data/operators), those of large odd rows took up to 2.5 times as much,
- * the others between 0.99 and 1.02 times. */
+/* Returns the range of an estimate. Of 22 plans on an H200 (tests/data/operators), those of large odd rows took up to
+ * 2.5 times as much, the others between 0.99 and 1.02 times. */
 static struct mt_byte_range range_of(const struct transform *t, int64_t bytes)
 {
     enum { LEAST = 98, MOST = 103, MOST_ODD = 260, PERCENT = 100 };

@@ -1,5 +1,5 @@
-/* The timeline page: one HTML file with the program that draws it and the data of one run, two that are compared, or the ranks of
- * a job.
+/* The timeline page: one HTML file with the program that draws it and the data of one run, two that are compared, or
+ * the ranks of a job.
  *
  *   trace ──▶ page_run: tables ──▶ page_chunk: parts, on every core ─┐
  *                   │                                                ├─▶ in the shell (viewer/)

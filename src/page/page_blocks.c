@@ -10,7 +10,8 @@
 
 /* ---- sizes ---- */
 
-/* The pairs of sizes by request. same_request[i] is the number + 1 of another pair with the request of pair i; 0: none. */
+/* The pairs of sizes by request. same_request[i] is the number + 1 of another pair with the request of pair i; 0:
+ * none. */
 struct size_index {
     struct mt_page_table *sizes;
     struct mt_number_map last_pair; /* of a request: its number + 1 */

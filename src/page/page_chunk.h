@@ -11,8 +11,8 @@
 
 enum { MT_PAGE_SET_NAME = 32 };
 
-/* The destination of the page. Writing returns no error here: the owner of the file keeps the first one. A page may have several
- * sets of chunks, each numbered from 0. */
+/* The destination of the page. Writing returns no error here: the owner of the file keeps the first one. A page may
+ * have several sets of chunks, each numbered from 0. */
 struct mt_page_output {
     void *context;
     void (*write)(void *context, const void *data, size_t bytes);

@@ -37,12 +37,12 @@ static inline uint64_t mt_page_position(const struct mt_page_run *page, int64_t 
 /* Fills the tables of sizes, blocks, uses and, if the run has more than one of `stack_count` call stacks, callers. */
 mt_status mt_page_blocks_load(struct mt_trace *trace, size_t stack_count, struct mt_page_run *page);
 
-/* Reads times, marks, kernels and program phases, in a long run on a thread of their own, from a second opening of the trace.
- * That halves the time that reading takes. */
+/* Reads times, marks, kernels and program phases, in a long run on a thread of their own, from a second opening of the
+ * trace. That halves the time that reading takes. */
 struct mt_page_reading;
 
-/* Begins to fill the tables of events, marks, kernels and program phases, which nobody else touches until the end. Borrows
- * `path`, the trace's file. */
+/* Begins to fill the tables of events, marks, kernels and program phases, which nobody else touches until the end.
+ * Borrows `path`, the trace's file. */
 struct mt_page_reading *mt_page_reading_begin(const char *path, struct mt_page_run *page);
 
 /* Waits for the thread. If it did not read all rows, reads them from `trace`, and fails as that does. Adds the texts to

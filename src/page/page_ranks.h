@@ -1,5 +1,5 @@
-/* The ranks of a job on the timeline page: the chunk that has a small chart of each, and the choice of those whose data is on the
- * page. */
+/* The ranks of a job on the timeline page: the chunk that has a small chart of each, and the choice of those whose data
+ * is on the page. */
 #pragma once
 
 #include "analysis/ranks/rank_job.h"
@@ -24,9 +24,9 @@ struct mt_page_rank {
     bool is_whole; /* its run is on the page */
 };
 
-/* Reads the curves, and chooses the whole runs: the one that is shown, then one of each group of ranks that are alike, the highest
- * peak first, then the others; a run that would be too much is left out. The caller frees *out, an array of job->job->count, also
- * after a failure. Fails as mt_trace_open and mt_trace_curve. */
+/* Reads the curves, and chooses the whole runs: the one that is shown, then one of each group of ranks that are alike,
+ * the highest peak first, then the others; a run that would be too much is left out. The caller frees *out, an array of
+ * job->job->count, also after a failure. Fails as mt_trace_open and mt_trace_curve. */
 mt_status mt_page_ranks_read(const struct mt_page_job *job, struct mt_page_rank **out);
 
 /* Writes chunk 0 of the set "ranks-": the ranks in JSON, as docs/page.md has it. MT_FAILED if zlib fails. */

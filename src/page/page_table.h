@@ -29,8 +29,8 @@ enum { MT_PAGE_MOST_COLUMNS = 9, MT_PAGE_PART_ROWS = 1 << 16, MT_PAGE_MOST_WIDTH
 #define MT_PAGE_MOST_VALUE ((UINT64_C(1) << 53) - 1)
 
 /* A table. `shape` and `first_chunk` are set by mt_page_table_measure.
- * Invariants: values[i].count is row_count for i below column_count. Once measured: every stored number of column i is below 256^shape[i].width; column_count <=
- * MT_PAGE_MOST_COLUMNS. */
+ * Invariants: values[i].count is row_count for i below column_count. Once measured: every stored number of column i is
+ * below 256^shape[i].width; column_count <= MT_PAGE_MOST_COLUMNS. */
 struct mt_page_table {
     const char *name;     /* NULL: the run has no such table */
     const char *row_name; /* one of its rows, for errors: "block" */

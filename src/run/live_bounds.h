@@ -2,8 +2,8 @@
  *
  *   blocks of the run ──▶ three allocators on simulated devices: with estimates as counted, at their lower end, at their upper end
  *
- * They begin with the run's first estimate, with the live blocks and the cached memory of that moment. Rules of private pools are ignored. Threads: one at a
- * time. */
+ * They begin with the run's first estimate, with the live blocks and the cached memory of that moment. Rules of private
+ * pools are ignored. Threads: one at a time. */
 #pragma once
 
 #include "alloc/alloc.h"
@@ -21,8 +21,8 @@ struct mt_peak_bounds {
     uint64_t live_less, live_more, reserved_less, reserved_more;
 };
 
-/* Begins with what an allocator with these settings has now. `blocks` are its live blocks, struct mt_block *, by address. Fails as
- * mt_live_run_open; *out is NULL then. */
+/* Begins with what an allocator with these settings has now. `blocks` are its live blocks, struct mt_block *, by
+ * address. Fails as mt_live_run_open; *out is NULL then. */
 mt_status mt_live_bounds_create(struct mt_alloc *alloc, const struct mt_alloc_settings *settings,
                                 const struct mt_number_map *blocks, struct mt_live_bounds **out);
 void mt_live_bounds_destroy(struct mt_live_bounds *bounds); /* may be NULL */

@@ -6,8 +6,8 @@
 #include "run/live_run.h"
 #include "run/locked_sink.h"
 
-/* Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
- * and not freed, and `uses` no others; sums add what was noted, even if notes contradict each other. */
+/* Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that
+ * were taken and not freed, and `uses` no others; sums add what was noted, even if notes contradict each other. */
 struct mt_live_run {
     struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */
     bool is_kept;                 /* the recorder belongs to the caller */
@@ -43,8 +43,8 @@ void mt_live_run_store_uses(struct mt_live_run *run);
 /* Stores by how much estimates may lower and raise the peaks, before the trace ends (live_estimates.c). */
 void mt_live_run_store_bounds(struct mt_live_run *run);
 
-/* Returns the range of the block that the thread takes now, and forgets it; NULL: the bytes are exact. Valid until the thread's next
- * estimate. */
+/* Returns the range of the block that the thread takes now, and forgets it; NULL: the bytes are exact. Valid until the
+ * thread's next estimate. */
 const struct mt_estimate_range *mt_live_run_take_range(void);
 
 /* The sources of the locked sink, in a run that has both. */

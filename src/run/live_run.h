@@ -111,9 +111,9 @@ mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_req
 /* Frees the block. */
 bool mt_live_run_give(struct mt_live_run *run, mt_addr address);
 
-/* Says that the next block that the calling thread takes is scratch memory whose bytes are an estimate, or that it takes none if
- * `bytes` is 0. The measurements "bounds:live_less", "bounds:live_more", "bounds:reserved_less" and "bounds:reserved_more" of the run
- * are then by how much its peaks may be lower and higher. */
+/* Says that the next block that the calling thread takes is scratch memory whose bytes are an estimate, or that it
+ * takes none if `bytes` is 0. The measurements "bounds:live_less", "bounds:live_more", "bounds:reserved_less" and
+ * "bounds:reserved_more" of the run are then by how much its peaks may be lower and higher. */
 void mt_live_run_estimate(struct mt_live_run *run, uint64_t bytes, const struct mt_estimate_range *range);
 
 /* Frees the allocator's cached memory. */
@@ -148,8 +148,8 @@ struct mt_live_label {
     mt_span_id span;
 };
 
-/* Gives each live block the label that `choose` returns for its own; `sequence` is the event that allocated the block. `choose` calls
- * no function of the run. */
+/* Gives each live block the label that `choose` returns for its own; `sequence` is the event that allocated the block.
+ * `choose` calls no function of the run. */
 void mt_live_run_relabel_all(struct mt_live_run *run,
                              struct mt_live_label (*choose)(void *context, struct mt_live_label own, uint64_t sequence),
                              void *context);

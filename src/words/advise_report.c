@@ -288,7 +288,8 @@ static void print_simulated(const struct report *report)
     mt_rows_release(&mt_advice_option_type, rows, simulated->count + 1);
 }
 
-/* Prints the lines of the program that asked for most of the peak; of a dry run, also how changes of it can be tried. */
+/* Prints the lines of the program that asked for most of the peak; of a dry run, also how changes of it can be
+ * tried. */
 static void print_lines(const struct report *report)
 {
     const struct mt_peak_lines *lines = &report->answer->lines;

@@ -1,5 +1,5 @@
-/* The caveats of a run as answers have them: a list for each kind, and why the run ended. Every answer that has them uses the
- * same description, so their fields have the same names everywhere. */
+/* The caveats of a run as answers have them: a list for each kind, and why the run ended. Every answer that has them
+ * uses the same description, so their fields have the same names everywhere. */
 #pragma once
 
 #include "answer/row.h"
@@ -23,5 +23,6 @@ void mt_caveat_lists_release(struct mt_caveat_lists *lists);
  * eager and other_cards. */
 extern const struct mt_row_type mt_caveat_lists_type;
 
-/* Adds a sentence with the operators whose scratch memory is unknown, a line end included; nothing if there are none. */
+/* Adds a sentence with the operators whose scratch memory is unknown, a line end included; nothing if there are
+ * none. */
 void mt_caveat_add_unknown(const struct mt_caveat_lists *lists, struct mt_text *text);

@@ -1,4 +1,5 @@
-/* Changes of a program in words: the line or setting that makes each, what its figures rest on, and what is not known. */
+/* Changes of a program in words: the line or setting that makes each, what its figures rest on, and what is not
+ * known. */
 #pragma once
 
 #include "analysis/advise/program_changes.h"
@@ -49,11 +50,12 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
 /* Adds what the figures of its replay rest on. */
 void mt_change_add_basis(const struct mt_program_change *change, struct mt_text *out);
 
-/* Returns the first change that lowers the peak of reserved bytes by more than `least_bytes`, and leaves the optimizer as it
- * is; NULL if that is not so of the first change that lowers it. */
+/* Returns the first change that lowers the peak of reserved bytes by more than `least_bytes`, and leaves the optimizer
+ * as it is; NULL if that is not so of the first change that lowers it. */
 const struct mt_program_change *mt_changes_first(const struct mt_program_changes *changes, uint64_t least_bytes);
 
-/* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not known. */
+/* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not
+ * known. */
 void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen);
 
 /* Does so for changes, with all peaks. */

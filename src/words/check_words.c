@@ -105,7 +105,8 @@ static void add_comparison(const struct mt_check *check, const struct mt_criteri
         mt_text_add(out, "%s against %s", MT_SIZE(criterion->value_bytes), MT_SIZE(criterion->against_bytes));
 }
 
-/* Adds what a loop without steps left: "80.09 MiB an iteration of validate, 560.63 MiB in 7: activation of aten::addmm". */
+/* Adds what a loop without steps left: "80.09 MiB an iteration of validate, 560.63 MiB in 7: activation of
+ * aten::addmm". */
 static void add_loop(const struct mt_leaks *leaks, uint64_t bytes, struct mt_text *out)
 {
     const int64_t count = leaks->last_step - leaks->first_step;
@@ -113,7 +114,8 @@ static void add_loop(const struct mt_leaks *leaks, uint64_t bytes, struct mt_tex
                 MT_SIZE(bytes), count);
 }
 
-/* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more kinds". */
+/* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more
+ * kinds". */
 static void add_leaks(const struct mt_leaks *leaks, const struct mt_observations *observations, uint64_t bytes,
                       struct mt_text *out)
 {

@@ -63,7 +63,8 @@ struct mt_check_row {
     const struct mt_leaks *leaks;               /* NULL: not asked for */
     const struct mt_check_against_row *against; /* against_row; NULL: no run */
     struct mt_check_against_row against_row;
-    /* The settings in which the runs differ, "seq 256 → 512, batch 4 → 8", and of how many one says nothing; "": none. */
+    /* The settings in which the runs differ, "seq 256 → 512, batch 4 → 8", and of how many one says nothing; "":
+     * none. */
     struct mt_text differences;
     const char *differences_shown; /* the same text */
     struct mt_check_hints hints;

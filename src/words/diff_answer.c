@@ -389,8 +389,8 @@ static size_t count_causes(const struct mt_diff_parts *parts, bool is_up, int64_
     return count;
 }
 
-/* Adds the causes of one direction: "weight casts cached for the autocast region (+6.30 GiB), … and 3 more causes (+…)".
- * Returns how many there are. */
+/* Adds the causes of one direction: "weight casts cached for the autocast region (+6.30 GiB), … and 3 more causes
+ * (+…)". Returns how many there are. */
 static size_t add_causes_of(const struct mt_diff *diff, bool is_up, struct mt_text *out)
 {
     const struct mt_diff_parts *parts = &diff->allocated;
@@ -438,9 +438,9 @@ static bool ran_out(const struct mt_diff_answer *answer, mt_side side)
     return mt_run_is(answer->question[side].run, MT_RUN_OOM);
 }
 
-/* Adds "With autocast bf16 the run needs 4.28 GiB more than with autocast off". A run that ran out of memory needs more than
- * it had, by an unknown amount: it needs "at least" so much more if it is the one that needs more. Otherwise the other one
- * needs more "before memory ran out". */
+/* Adds "With autocast bf16 the run needs 4.28 GiB more than with autocast off". A run that ran out of memory needs more
+ * than it had, by an unknown amount: it needs "at least" so much more if it is the one that needs more. Otherwise the
+ * other one needs more "before memory ran out". */
 static void add_comparison(const struct mt_diff_answer *answer, struct mt_text *out)
 {
     int64_t bytes = answer->diff.allocated.delta_bytes;

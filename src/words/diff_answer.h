@@ -52,12 +52,12 @@ struct mt_diff_answer {
     size_t length_count;
 };
 
-/* Returns the side that is a dry run, where the other is a recording or another program's file: the dry run predicted it;
- * MT_SIDE_COUNT: there is none. */
+/* Returns the side that is a dry run, where the other is a recording or another program's file: the dry run predicted
+ * it; MT_SIDE_COUNT: there is none. */
 mt_side mt_diff_predicted(const struct mt_diff_answer *answer);
 
-/* Loads all but the lengths of an answer whose questions and key are set and whose other members are zero. Fails with MT_USAGE
- * if a run can't be compared. The caller releases the answer in any case. */
+/* Loads all but the lengths of an answer whose questions and key are set and whose other members are zero. Fails with
+ * MT_USAGE if a run can't be compared. The caller releases the answer in any case. */
 mt_status mt_diff_answer_load(struct mt_diff_answer *answer);
 void mt_diff_answer_release(struct mt_diff_answer *answer);
 
@@ -70,5 +70,6 @@ extern const struct mt_row_type mt_diff_group_types[];
 /* Returns the answer as JSON; the caller releases it. */
 json_t *mt_diff_json(const struct mt_diff_answer *answer);
 
-/* Adds the answer as one sentence: "With autocast bf16 the run needs 4.28 GiB more than with autocast off, because of …". */
+/* Adds the answer as one sentence: "With autocast bf16 the run needs 4.28 GiB more than with autocast off, because of
+ * …". */
 void mt_diff_add_sentence(const struct mt_diff_answer *answer, struct mt_text *out);

@@ -82,8 +82,8 @@ static void add_amount(uint64_t blocks, uint64_t bytes, mt_side side, struct mt_
     mt_text_add(out, "%c has %" PRIu64 " block%s, %s", side_letter[side], blocks, plural(blocks), MT_SIZE(bytes));
 }
 
-/* Adds "225 blocks in B alone, 6.30 GiB", "96 blocks in the same places, 480.00 MiB in A and 240.00 MiB in B", or the blocks
- * of both apart from equal ones. */
+/* Adds "225 blocks in B alone, 6.30 GiB", "96 blocks in the same places, 480.00 MiB in A and 240.00 MiB in B", or the
+ * blocks of both apart from equal ones. */
 static void add_blocks(const struct mt_diff_cause *cause, struct mt_text *out)
 {
     const uint64_t *blocks = cause->blocks, *bytes = cause->requested_bytes;
@@ -104,8 +104,8 @@ static void add_blocks(const struct mt_diff_cause *cause, struct mt_text *out)
                 plural(blocks[more]), MT_SIZE(bytes[MT_SIDE_A]), MT_SIZE(bytes[MT_SIDE_B]));
 }
 
-/* Adds "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same; "block of 5.00 MiB" for one of unknown
- * precision. */
+/* Adds "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same; "block of 5.00 MiB" for one of
+ * unknown precision. */
 static void add_tensor(const struct mt_diff_tensor *tensor, const struct mt_diff_tensor *before, struct mt_text *out)
 {
     mt_text_add(out, "%s", strcmp(tensor->dtype, mt_dtype_name(MT_NONE)) == 0 ? "block" : tensor->dtype);
@@ -212,9 +212,9 @@ static void add_free(const struct mt_diff_side *at, struct mt_text *out)
         mt_text_add(out, ", %s of it in segments without a block", MT_SIZE(at->idle_bytes));
 }
 
-/* Adds "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were free in
- * 822 pieces, the widest 50.00 MiB, and 12.41 GiB less were live than at the allocated peak". The bytes are what was free
- * and the segment, less what was not live. */
+/* Adds "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were
+ * free in 822 pieces, the widest 50.00 MiB, and 12.41 GiB less were live than at the allocated peak". The bytes are
+ * what was free and the segment, less what was not live. */
 static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
 {
     mt_text_add(out, "%c's %s: ", side_letter[side], MT_SIZE(at->reserved_bytes - at->allocated_bytes));

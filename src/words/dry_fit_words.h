@@ -1,4 +1,5 @@
-/* Changes of a program that was run dry with them, in words: the names of changes, and the lines of PyTorch that make them. */
+/* Changes of a program that was run dry with them, in words: the names of changes, and the lines of PyTorch that make
+ * them. */
 #pragma once
 
 #include "analysis/fit/dry_fit.h"

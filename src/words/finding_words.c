@@ -157,7 +157,8 @@ static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
                           : "move its tensors to the host with .cpu(), or remove those that no step needs");
 }
 
-/* True for blocks that PyTorch's autograd holds while it computes a gradient from them, and no variable of the program. */
+/* True for blocks that PyTorch's autograd holds while it computes a gradient from them, and no variable of the
+ * program. */
 static bool is_held_by_autograd(const struct mt_finding *finding, const struct mt_program *program)
 {
     return program->kind == MT_PROGRAM_PYTORCH && finding->holder == NULL && strstr(finding->op, "Backward") != NULL &&

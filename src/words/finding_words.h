@@ -25,8 +25,8 @@ void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out
 /* Adds the same in few characters: the op, or category and role, and the place in its layer. */
 void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out);
 
-/* Adds the run with the change: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated" or, of reserved
- * memory, the settings. */
+/* Adds the run with the change: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated" or, of
+ * reserved memory, the settings. */
 void mt_finding_add_mended(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out);
 
 /* Adds settings of an allocator that reserve less, as the program names them. */

@@ -40,7 +40,8 @@ static void add_saving(const struct mt_advice_answer *answer, const struct mt_fi
                 is_reserved ? "reserved" : "requested", MT_SIZE(finding->saved_bytes));
 }
 
-/* Adds "gradients stay allocated during the next forward pass, which does not need them (gradient, 12.69 GiB in 291 blocks)." */
+/* Adds "gradients stay allocated during the next forward pass, which does not need them (gradient, 12.69 GiB in 291
+ * blocks)." */
 static void add_waste(const struct mt_finding *finding, struct mt_text *out)
 {
     mt_text_add(out, "%s (", mt_finding_words[finding->pattern].waste);
@@ -106,8 +107,8 @@ void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct m
 
 /* ---- an option ---- */
 
-/* Returns the option that lowers the peak most; NULL if none lowers it by more than `least_bytes`. The peak of a run that ended
- * out of memory is none to compare with. */
+/* Returns the option that lowers the peak most; NULL if none lowers it by more than `least_bytes`. The peak of a run
+ * that ended out of memory is none to compare with. */
 static const struct mt_simulated_option *best_option(const struct mt_simulated_advice *simulated, uint64_t least_bytes)
 {
     const struct mt_simulated_option *best = NULL;

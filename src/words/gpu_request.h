@@ -1,6 +1,6 @@
-/* Requests for GPUs with enough memory, as schedulers write them. The forms are those of the documentation of Slurm (gres.html),
- * Kubernetes (scheduling GPUs; GPU Feature Discovery; dynamic resource allocation), HAMi, KAI Scheduler (GPU sharing) and
- * SkyPilot (YAML specification) in 2026. */
+/* Requests for GPUs with enough memory, as schedulers write them. The forms are those of the documentation of Slurm
+ * (gres.html), Kubernetes (scheduling GPUs; GPU Feature Discovery; dynamic resource allocation), HAMi, KAI Scheduler
+ * (GPU sharing) and SkyPilot (YAML specification) in 2026. */
 #pragma once
 
 #include "base/text.h"
@@ -27,16 +27,17 @@ typedef enum mt_scheduler {
 extern const char *const mt_scheduler_names[];
 const char *mt_scheduler_place(mt_scheduler scheduler);
 
-/* GPUs for a job: `nodes` times `per_node`, with at least so much memory each, of all that a GPU has (mt_gpu_request_bytes). */
+/* GPUs for a job: `nodes` times `per_node`, with at least so much memory each, of all that a GPU has
+ * (mt_gpu_request_bytes). */
 struct mt_gpu_request {
     const char *card; /* its name, such as "a100-80gb"; NULL: any */
     uint64_t bytes;
     int64_t nodes, per_node;
 };
 
-/* Returns the memory to request for a job that fits, and needs `bytes` of the `card_bytes` that the driver reports to programs.
- * Schedulers count all memory of a GPU. The driver keeps some of it before programs see the rest: 236 to 768 MiB on the known
- * cards, so 768 MiB are added, but no more than the card has. */
+/* Returns the memory to request for a job that fits, and needs `bytes` of the `card_bytes` that the driver reports to
+ * programs. Schedulers count all memory of a GPU. The driver keeps some of it before programs see the rest: 236 to 768
+ * MiB on the known cards, so 768 MiB are added, but no more than the card has. */
 uint64_t mt_gpu_request_bytes(uint64_t bytes, uint64_t card_bytes);
 
 /* Adds the lines of the request, each with its line end. A request to SkyPilot must name the card. */

@@ -393,8 +393,8 @@ static bool is_named(const struct mt_observations *observations, size_t index)
     return false;
 }
 
-/* True if a holder is worth a line of its own: it grows, or memory ended, or is on another card. Others are named with what they
- * are the holders of. */
+/* True if a holder is worth a line of its own: it grows, or memory ended, or is on another card. Others are named with
+ * what they are the holders of. */
 static bool counts_alone(const struct mt_observations *observations, const struct mt_holder_row *holder)
 {
     for (size_t i = 0; i < observations->count; i++)

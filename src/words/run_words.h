@@ -10,8 +10,9 @@ enum { MT_RUN_OPTION_BYTES = 64 };
 /* Puts the option of a setting into `out` and returns it: "--zero-grad" for "zero_grad". */
 const char *mt_run_option_spell(mt_setting setting, char out[MT_RUN_OPTION_BYTES]);
 
-/* Adds the run as the command that makes it, to be pasted into a shell: "memtrace run --device … --model … …". The device,
- * the model, sequence and batch are in it, and the settings that are not usual; the name and the trace are not. */
+/* Adds the run as the command that makes it, to be pasted into a shell: "memtrace run --device … --model … …". The
+ * device, the model, sequence and batch are in it, and the settings that are not usual; the name and the trace are
+ * not. */
 void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out);
 
 /* Adds "run 3 (baseline)". */

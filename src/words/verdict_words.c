@@ -223,7 +223,8 @@ static void add_cleared(const struct mt_caveat *caveat, struct mt_text *out)
     mt_text_add(out, ", which is not detached");
 }
 
-/* How a kind of caveat is said: "shortened: training loader (train.py:15) after 3 of 100 iterations; --steps all runs everything". */
+/* How a kind of caveat is said: "shortened: training loader (train.py:15) after 3 of 100 iterations; --steps all runs
+ * everything". */
 static const struct kind_words {
     const char *begin, *end;
     void (*add)(const struct mt_caveat *caveat, struct mt_text *out);

@@ -1,5 +1,5 @@
-/* Fuzzes readers of traces, verify and salvage in front of SQLite: the bytes are changes of a whole trace's pages. The first
- * says whether its checksums are compared.
+/* Fuzzes readers of traces, verify and salvage in front of SQLite: the bytes are changes of a whole trace's pages. The
+ * first says whether its checksums are compared.
  *
  *  of each change   the place (3 bytes), the bytes to change (1), what they become (1) */
 #include "fuzzed_trace.h"

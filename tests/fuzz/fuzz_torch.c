@@ -1,4 +1,5 @@
-/* Fuzzes the reader of PyTorch's files as the program calls it: traces of torch.profiler, and the forms of snapshots. */
+/* Fuzzes the reader of PyTorch's files as the program calls it: traces of torch.profiler, and the forms of
+ * snapshots. */
 #include "base/interner.h"
 #include "base/memory.h"
 #include "producers/file/import.h"

@@ -1,6 +1,6 @@
-/* PyTorch's caching allocator as far as its watcher meets it: the allocator under PyTorch's symbol name, with the virtual
- * functions of the headers in torch/include; entries of its trace; reports through libc10.so. Memory is addresses alone:
- * segments of 2 MiB, from which blocks of 512 bytes are cut and never used again. */
+/* PyTorch's caching allocator as far as its watcher meets it: the allocator under PyTorch's symbol name, with the
+ * virtual functions of the headers in torch/include; entries of its trace; reports through libc10.so. Memory is
+ * addresses alone: segments of 2 MiB, from which blocks of 512 bytes are cut and never used again. */
 #include "torch/include/c10/cuda/CUDACachingAllocator.h"
 
 #include <map>

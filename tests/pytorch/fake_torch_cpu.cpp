@@ -1,6 +1,6 @@
-/* The parts of PyTorch that the library for PyTorch needs, under PyTorch's symbol names: the numbers of autograd's nodes and
- * the node that runs, and the engine that runs it; operators and ranges, with the observers of torch/include; grad mode. There is one
- * observer of operators and one of ranges, and operators end in the opposite order. */
+/* The parts of PyTorch that the library for PyTorch needs, under PyTorch's symbol names: the numbers of autograd's
+ * nodes and the node that runs, and the engine that runs it; operators and ranges, with the observers of torch/include;
+ * grad mode. There is one observer of operators and one of ranges, and operators end in the opposite order. */
 #include "torch/include/ATen/record_function.h"
 
 #include <dlfcn.h>

@@ -89,9 +89,9 @@ struct mt_fragmentation {
     uint32_t culprit;       /* label of the largest blocks of the segments with most free bytes; 0: none */
 };
 
-/* Invariant: findings are ordered. First come findings for which mt_finding_comes_first is true. Within both groups they are
- * ordered by saving, then by wasted byte_seconds. Parts follow their whole.
- * A smaller limit drops findings from the end. */
+/* Invariant: findings are ordered. First come findings for which mt_finding_comes_first is true. Within both groups
+ * they are ordered by saving, then by wasted byte_seconds. Parts follow their whole. A smaller limit drops findings
+ * from the end. */
 struct mt_advice {
     bool knows_uses;                   /* false: the program recorded no use of any block */
     uint64_t peak_bytes;               /* requested, in the window */

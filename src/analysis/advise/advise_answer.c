@@ -123,8 +123,8 @@ static mt_status find_lines_of_findings(const struct mt_question *question, stru
     return status;
 }
 
-/* True if a holder keeps what an operator allocates that the finding is about. A finding about several operators has the line of its
- * largest block, so the holder must keep most of all. */
+/* True if a holder keeps what an operator allocates that the finding is about. A finding about several operators has
+ * the line of its largest block, so the holder must keep most of all. */
 static bool keeps_alike(const struct mt_holder_row *holder, const struct mt_finding *finding)
 {
     return finding->op[0] != '\0' ? strcmp(holder->op, finding->op) == 0 : holder->held_bytes >= finding->bytes / 2;

@@ -1,4 +1,5 @@
-/* Findings: the best candidates, described and replayed, and fragmentation, replayed with the alternative to its allocator. */
+/* Findings: the best candidates, described and replayed, and fragmentation, replayed with the alternative to its
+ * allocator. */
 #include "analysis/advise/candidates.h"
 #include "analysis/fragmentation.h"
 #include "base/memory.h"

@@ -40,7 +40,8 @@ static bool has_weight_cast(const struct mt_label_row *labels, size_t count)
     return false;
 }
 
-/* Finds the end of the first model's call in the step of the peak, when backward's inputs are live; 0: there is none. */
+/* Finds the end of the first model's call in the step of the peak, when backward's inputs are live; 0: there is
+ * none. */
 static mt_status find_end_of_forward(const struct mt_question *question, const struct mt_peak_row *peak,
                                      int64_t *out_event)
 {
@@ -82,8 +83,8 @@ static mt_status sum_cached(const struct mt_question *question, int64_t forward,
     return status;
 }
 
-/* Adds the copies that autocast's cache keeps through backward; or all copies if they take more than the other activations in half
- * precision save, which is as much as those take. */
+/* Adds the copies that autocast's cache keeps through backward; or all copies if they take more than the other
+ * activations in half precision save, which is as much as those take. */
 static mt_status add_casts(const struct mt_question *question, const struct mt_moment_blocks *moment,
                            const struct mt_block_sum *cached, struct mt_observations *out)
 {

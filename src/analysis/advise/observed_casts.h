@@ -1,4 +1,5 @@
-/* Observations about the copies in half precision that autocast makes: they outweigh what it saves, or its cache keeps them. */
+/* Observations about the copies in half precision that autocast makes: they outweigh what it saves, or its cache keeps
+ * them. */
 #pragma once
 
 #include "analysis/advise/observed_sums.h"

@@ -109,8 +109,8 @@ static bool has_kept_graphs(const struct mt_observations *observations)
     return false;
 }
 
-/* Reads the blocks that are live when backward begins, or at the end. Then sums up what each of both calls allocated for no
- * backward, and what is live when the first call ends. `moment` has the labels. */
+/* Reads the blocks that are live when backward begins, or at the end. Then sums up what each of both calls allocated
+ * for no backward, and what is live when the first call ends. `moment` has the labels. */
 static mt_status sum_calls(const struct mt_question *question, const struct calls *calls,
                            struct mt_moment_blocks moment, struct mt_block_sum sums[2], uint64_t *out_bytes)
 {
@@ -131,8 +131,8 @@ static mt_status sum_calls(const struct mt_question *question, const struct call
     return status;
 }
 
-/* Adds the activations of the first call if those of the next one are also for no backward, as in a loop of evaluation. After a
- * failed attempt, the next one is read. */
+/* Adds the activations of the first call if those of the next one are also for no backward, as in a loop of evaluation.
+ * After a failed attempt, the next one is read. */
 static mt_status add_unread(const struct mt_question *question, const struct calls *calls,
                             struct mt_moment_blocks moment, struct mt_observations *out)
 {

@@ -1,5 +1,5 @@
-/* Observations about what a forward pass allocates in vain: copies of autocast (observed_casts.h), and graphs that no backward
- * reads. */
+/* Observations about what a forward pass allocates in vain: copies of autocast (observed_casts.h), and graphs that no
+ * backward reads. */
 #pragma once
 
 #include "analysis/advise/observed.h"

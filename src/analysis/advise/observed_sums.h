@@ -20,7 +20,8 @@ struct mt_block_sum {
     uint64_t layers; /* one bit for each, modulo their number */
 };
 
-/* Reads the blocks that are live at a moment, and sums them; the labels stay. The caller frees *out_blocks, which the moment borrows. */
+/* Reads the blocks that are live at a moment, and sums them; the labels stay. The caller frees *out_blocks, which the
+ * moment borrows. */
 mt_status mt_moment_blocks_read(const struct mt_question *question, int64_t event, struct mt_block_row **out_blocks,
                                 struct mt_moment_blocks *moment);
 

@@ -36,8 +36,8 @@ struct mt_replayed_fit {
 mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, struct mt_replayed_fit *out);
 void mt_replayed_fit_release(struct mt_replayed_fit *fit);
 
-/* Replays a run and its changes without a limit, and on a device with so much memory. Sets items[i].replay.fits of *out and, for the
- * unchanged run, *out_fits to whether it fits that device. */
+/* Replays a run and its changes without a limit, and on a device with so much memory. Sets items[i].replay.fits of *out
+ * and, for the unchanged run, *out_fits to whether it fits that device. */
 mt_status mt_replayed_changes_find(const struct mt_advice_input *run, uint64_t capacity_bytes,
                                    struct mt_program_changes *out, bool *out_fits);
 

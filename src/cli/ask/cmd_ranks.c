@@ -254,7 +254,8 @@ static void tell_growth(const struct mt_rank_job *job)
                most->growing_steps, most->rank, MT_SIZE(most->growth_bytes));
 }
 
-/* Returns what keeps most of a rank's memory on another rank's card; "" if the trace does not say it. The caller frees it. */
+/* Returns what keeps most of a rank's memory on another rank's card; "" if the trace does not say it. The caller frees
+ * it. */
 static char *holder_of(const struct mt_rank *rank)
 {
     struct mt_text name = {0};

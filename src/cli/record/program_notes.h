@@ -7,7 +7,8 @@
  * traces of a program are in one folder. */
 char *mt_program_trace_shorten(const struct mt_program_outcome *outcome, const char *trace, const char *path);
 
-/* Notes a run of a process, and its peak. Opening the trace stores the events that a killed process left in the ring. */
+/* Notes a run of a process, and its peak. Opening the trace stores the events that a killed process left in the
+ * ring. */
 void mt_program_run_note(const struct mt_program_outcome *outcome, const char *trace,
                          const struct mt_record_answer *answer);
 

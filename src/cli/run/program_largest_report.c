@@ -246,7 +246,8 @@ static void add_values(const struct answer *answer, const struct trial_row *row,
     mt_text_add(out, "%s %" PRId64, answer->name, row->value);
 }
 
-/* Adds "peak 14.65 GiB live; needs 15.88 GiB of the card's 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside PyTorch)". */
+/* Adds "peak 14.65 GiB live; needs 15.88 GiB of the card's 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside
+ * PyTorch)". */
 static void add_needs(const struct answer *answer, const struct trial_row *row, struct mt_text *out)
 {
     mt_text_add(out, "peak %s live; needs %s of the card's %s (%s reserved", MT_SIZE(row->allocated_bytes),

@@ -2,8 +2,8 @@
  *
  *   FOLDER/cudnn-91900-3F2A….answers     records of one size, each with a checksum
  *
- * Processes add to the file at the same time, each record under a lock; a record that a killed process left unfinished is not
- * read. The file is only added to, up to MT_CUDNN_MOST_FILE_BYTES. One thread at a time. */
+ * Processes add to the file at the same time, each record under a lock; a record that a killed process left unfinished
+ * is not read. The file is only added to, up to MT_CUDNN_MOST_FILE_BYTES. One thread at a time. */
 #pragma once
 
 #include "operators/cudnn_plan.h"
@@ -12,8 +12,8 @@ enum { MT_CUDNN_MOST_FILE_BYTES = 16 << 20 };
 
 struct mt_cudnn_answers;
 
-/* Reads what the file has. `folder` is one that only this user can write; NULL: nothing is stored. `card` is any text that describes the
- * card. What can't be read or written is left out. The caller closes the result. */
+/* Reads what the file has. `folder` is one that only this user can write; NULL: nothing is stored. `card` is any text
+ * that describes the card. What can't be read or written is left out. The caller closes the result. */
 struct mt_cudnn_answers *mt_cudnn_answers_open(const char *folder, int64_t version, const char *card);
 void mt_cudnn_answers_close(struct mt_cudnn_answers *answers);
 

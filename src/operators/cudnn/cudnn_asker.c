@@ -34,7 +34,8 @@ static void add_folders(const char *library, struct mt_text *out)
         mt_text_add(out, "%s%.*s%s", i > 0 ? ":" : "", length, library, folders[i]);
 }
 
-/* Describes the helper's environment: cuDNN finds its libraries, writes the log that the helper reads, and sees no card. */
+/* Describes the helper's environment: cuDNN finds its libraries, writes the log that the helper reads, and sees no
+ * card. */
 static void describe(const char *library, struct mt_environment *out)
 {
     struct mt_text folders = {0};

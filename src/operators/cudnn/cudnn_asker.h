@@ -1,5 +1,5 @@
-/* A helper process that asks cuDNN (helper/cudnn_helper.c), as whoever asks sees it. If it crashes, hangs or can't begin, a function fails
- * and says why; it is then of no further use. One thread at a time. */
+/* A helper process that asks cuDNN (helper/cudnn_helper.c), as whoever asks sees it. If it crashes, hangs or can't
+ * begin, a function fails and says why; it is then of no further use. One thread at a time. */
 #pragma once
 
 #include "base/status.h"

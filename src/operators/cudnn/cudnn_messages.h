@@ -1,5 +1,5 @@
-/* What the helper process (helper/cudnn_helper.c) and whoever asks it send each other, over a socket that keeps messages apart.
- * Both are of one build, so structs are sent as they lie in memory.
+/* What the helper process (helper/cudnn_helper.c) and whoever asks it send each other, over a socket that keeps
+ * messages apart. Both are of one build, so structs are sent as they lie in memory.
  *
  *   helper   struct mt_cudnn_greeting       once
  *   asker    struct mt_convolution_question

@@ -13,8 +13,8 @@
 
 enum { TIME_LIMIT_SECONDS = 60 }; /* the first question reads 300 MB from disk */
 
-/* Invariants: asker and answers are both there or both NULL; both are NULL once has_failed is true. The mutex guards all but the
- * atomic fields. */
+/* Invariants: asker and answers are both there or both NULL; both are NULL once has_failed is true. The mutex guards
+ * all but the atomic fields. */
 struct mt_cudnn_source {
     struct mt_mutex mutex;
     char *program, *library, *folder;

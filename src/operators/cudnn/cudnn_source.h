@@ -1,14 +1,14 @@
-/* Answers to questions about convolutions by cuDNN itself, as rules of operators ask (operators/convolution.h): from the answers
- * that are kept, or from a helper process, which starts with the first question. What goes wrong there ends no program: from then on
- * there are no answers, and the reason is kept. Threads: any. */
+/* Answers to questions about convolutions by cuDNN itself, as rules of operators ask (operators/convolution.h): from
+ * the answers that are kept, or from a helper process, which starts with the first question. What goes wrong there ends
+ * no program: from then on there are no answers, and the reason is kept. Threads: any. */
 #pragma once
 
 #include "operators/convolution.h"
 
 struct mt_cudnn_source;
 
-/* Copies the paths: of the helper program, of libcudnn.so.9, and of the folder in which answers are kept (NULL: none). The caller
- * closes the result. */
+/* Copies the paths: of the helper program, of libcudnn.so.9, and of the folder in which answers are kept (NULL: none).
+ * The caller closes the result. */
 struct mt_cudnn_source *mt_cudnn_source_open(const char *program, const char *library, const char *folder);
 void mt_cudnn_source_close(struct mt_cudnn_source *source);
 

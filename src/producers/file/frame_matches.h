@@ -1,4 +1,5 @@
-/* The rules that fit single frames, found once for each distinct frame: deep call stacks differ in a few frames, and share most.
+/* The rules that fit single frames, found once for each distinct frame: deep call stacks differ in a few frames, and
+ * share most.
  *
  * Threads: one at a time. */
 #pragma once

@@ -10,8 +10,8 @@
 
 #include "producers/file/import_reader.h"
 
-/* Reads the file and adds a run to the trace. Fails with MT_FAILED if a file can't be read or written, with MT_BAD_TRACE if
- * the file is damaged or of no known format, and with MT_USAGE for wrong rules or a device that the file lacks. Release the
- * report in any case. */
+/* Reads the file and adds a run to the trace. Fails with MT_FAILED if a file can't be read or written, with
+ * MT_BAD_TRACE if the file is damaged or of no known format, and with MT_USAGE for wrong rules or a device that the
+ * file lacks. Release the report in any case. */
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out);
 void mt_import_report_release(struct mt_import_report *report);

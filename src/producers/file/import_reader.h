@@ -162,7 +162,7 @@ struct mt_import_reader {
     void (*release)(struct mt_import_input *input);
 };
 
-/* An export of Nsight Systems to SQLite (nsys_import.c); a log of RMM, the RAPIDS Memory Manager (rmm_import.c); a log of
- * NCCL's memory (nccl_import.c); and a memory snapshot of PyTorch, also one that memtrace exported, or a trace of its profiler
- * (torch_import.c). */
+/* An export of Nsight Systems to SQLite (nsys_import.c); a log of RMM, the RAPIDS Memory Manager (rmm_import.c); a log
+ * of NCCL's memory (nccl_import.c); and a memory snapshot of PyTorch, also one that memtrace exported, or a trace of
+ * its profiler (torch_import.c). */
 extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_nccl_reader, mt_torch_reader;

@@ -73,7 +73,8 @@ static uint32_t frames_of_modules(const struct mt_call_stack *stack)
     return 0;
 }
 
-/* Adds "model/" for "code/model.py", and "inductor/" for code that torch.compile wrote into a file named by its hash. */
+/* Adds "model/" for "code/model.py", and "inductor/" for code that torch.compile wrote into a file named by its
+ * hash. */
 static void add_stem(struct mt_text *text, const char *file)
 {
     const char *slash = strrchr(file, '/');

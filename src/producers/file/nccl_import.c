@@ -1,5 +1,5 @@
-/* NCCL's log of memory events, as Meta's build of NCCL writes it, as a run: its allocations, each a segment of its own. The log
- * has no times, so each event counts as one microsecond. */
+/* NCCL's log of memory events, as Meta's build of NCCL writes it, as a run: its allocations, each a segment of its own.
+ * The log has no times, so each event counts as one microsecond. */
 #include "base/memory.h"
 #include "producers/file/import_reader.h"
 #include "producers/file/nccl_log.h"

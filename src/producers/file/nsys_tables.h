@@ -16,8 +16,8 @@
 
 #define MT_NSYS_MEMORY_TABLE "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
-/* The texts of StringIds, read once: a lookup in the file takes an index, which a damaged file may lack. Invariant: `places`
- * has the offset in `texts` of each number's text. */
+/* The texts of StringIds, read once: a lookup in the file takes an index, which a damaged file may lack. Invariant:
+ * `places` has the offset in `texts` of each number's text. */
 struct mt_nsys_strings {
     char *texts; /* each ends with a NUL */
     size_t length, capacity;
@@ -32,16 +32,17 @@ struct mt_nsys_tables {
     struct mt_nsys_strings strings;
 };
 
-/* Opens the export at `path` and chooses the process and the device with most allocations; `device` narrows the choice unless
- * it is negative. Fails with MT_BAD_TRACE for a database without allocations of device memory, or a damaged one. Close it in
- * any case. */
+/* Opens the export at `path` and chooses the process and the device with most allocations; `device` narrows the choice
+ * unless it is negative. Fails with MT_BAD_TRACE for a database without allocations of device memory, or a damaged one.
+ * Close it in any case. */
 mt_status mt_nsys_tables_open(const char *path, int64_t device, struct mt_nsys_tables *out);
 void mt_nsys_tables_close(struct mt_nsys_tables *tables);
 
 /* Returns the text of a number, the last of equal numbers; NULL if there is none. Valid until the tables are closed. */
 const char *mt_nsys_tables_string(const struct mt_nsys_tables *tables, int64_t id);
 
-/* Columns of the events. A range has its thread in A; an allocation or a free has address, bytes and stream in A, B and C. */
+/* Columns of the events. A range has its thread in A; an allocation or a free has address, bytes and stream in A, B and
+ * C. */
 enum {
     MT_NSYS_TIME,
     MT_NSYS_KIND,   /* below */
@@ -54,8 +55,8 @@ enum {
 };
 enum { MT_NSYS_RANGE_BEGINS, MT_NSYS_RANGE_ENDS, MT_NSYS_ALLOCATION, MT_NSYS_FREE };
 
-/* Prepares a statement whose rows are the events in order of time. At equal times, ends come first, then beginnings, the
- * longest range first, then memory in the order of the file. Finalize it in any case. */
+/* Prepares a statement whose rows are the events in order of time. At equal times, ends come first, then beginnings,
+ * the longest range first, then memory in the order of the file. Finalize it in any case. */
 mt_status mt_nsys_tables_events(const struct mt_nsys_tables *tables, struct mt_statement **out);
 
 /* Prepares a statement whose rows are kernels (start, end, stream, number of the name) in order of time; NULL if none

@@ -48,8 +48,8 @@ struct mt_rule {
     struct mt_rule_answer sets;
 };
 
-/* Reads a line. Sets *out_is_rule to false, with nothing to release, for an empty line and a comment. Fails with MT_USAGE and
- * the reason. */
+/* Reads a line. Sets *out_is_rule to false, with nothing to release, for an empty line and a comment. Fails with
+ * MT_USAGE and the reason. */
 mt_status mt_rule_read(const char *line, struct mt_rule *out, bool *out_is_rule);
 void mt_rule_release(struct mt_rule *rule);
 

@@ -216,8 +216,8 @@ static mt_category category_of(struct mt_torch_labels *labels, const char *said,
     return forward != NULL ? forward->category : MT_CATEGORY_OTHER;
 }
 
-/* Returns the category that a block's metadata names; MT_CATEGORY_OTHER if it has none, or a rule with a condition on it set
- * the category of `answer`. */
+/* Returns the category that a block's metadata names; MT_CATEGORY_OTHER if it has none, or a rule with a condition on
+ * it set the category of `answer`. */
 static mt_category named_category(struct mt_torch_labels *labels, const struct mt_torch_caller *caller,
                                   const struct mt_rule_subject *subject, const struct mt_rule_answer *answer)
 {

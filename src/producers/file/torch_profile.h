@@ -1,4 +1,5 @@
-/* A trace of torch.profiler, as Kineto and TensorBoard's plug-in write it (*.pt.trace.json), as the rows of a memory snapshot.
+/* A trace of torch.profiler, as Kineto and TensorBoard's plug-in write it (*.pt.trace.json), as the rows of a memory
+ * snapshot.
  *
  *   {"traceEvents": [{"ph": "i", "name": "[memory]", "args": {"Addr": …, "Bytes": ±…}},  ▶ alloc, free_completed
  *                    {"ph": "i", "name": "[OutOfMemory]", "args": {"Bytes": …}},          ▶ oom

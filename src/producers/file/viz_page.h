@@ -1,5 +1,5 @@
-/* Pages that PyTorch's torch/cuda/_memory_viz.py writes (trace_plot, segment_plot): HTML that holds a whole snapshot, a pickle
- * in base64.
+/* Pages that PyTorch's torch/cuda/_memory_viz.py writes (trace_plot, segment_plot): HTML that holds a whole snapshot, a
+ * pickle in base64.
  *
  *   const local_files = [{"name": "snapshot.pickle", "base64": "gASV…"}]
  *

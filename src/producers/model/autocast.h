@@ -14,7 +14,8 @@
 void mt_autocast_begin(struct mt_runtime *rt, mt_dtype dtype);
 void mt_autocast_end(struct mt_runtime *rt);
 
-/* Returns an operand of a matrix product: a new reference to x, or to its copy in the region's dtype, made with `role`. */
+/* Returns an operand of a matrix product: a new reference to x, or to its copy in the region's dtype, made with
+ * `role`. */
 struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
 
 /* Returns a parameter as an operand of a matrix product: a new reference to its value, or to its copy. The

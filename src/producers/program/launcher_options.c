@@ -34,7 +34,8 @@ static const struct mt_launcher_option *find_named(const struct mt_launcher_opti
     return NULL;
 }
 
-/* Returns the row of the option, and its value in the same word, or else NULL, in *out_value; NULL: there is no such option. */
+/* Returns the row of the option, and its value in the same word, or else NULL, in *out_value; NULL: there is no such
+ * option. */
 static const struct mt_launcher_option *find_option(const struct mt_launcher_option *options, const char *word,
                                                     const char **out_value)
 {

@@ -40,8 +40,8 @@ mt_status mt_take_module(const struct mt_given_option *given, struct mt_launch *
 mt_status mt_take_plain(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_no_local_rank(const struct mt_given_option *given, struct mt_launch *launch);
 
-/* A list of hosts: a file of lines "NAME slots=N" or "NAME:N", or the text "NAME:N,NAME:N". Fails with MT_USAGE if the file can't
- * be read, or if hosts have different numbers. */
+/* A list of hosts: a file of lines "NAME slots=N" or "NAME:N", or the text "NAME:N,NAME:N". Fails with MT_USAGE if the
+ * file can't be read, or if hosts have different numbers. */
 mt_status mt_take_host_file(const struct mt_given_option *given, struct mt_launch *launch);
 mt_status mt_take_hosts(const struct mt_given_option *given, struct mt_launch *launch);
 

@@ -1,5 +1,5 @@
-/* Readers of launchers' command lines: each reads the words that follow the launcher into a struct mt_launch. They fail with
- * MT_USAGE for options that are not understood.
+/* Readers of launchers' command lines: each reads the words that follow the launcher into a struct mt_launch. They fail
+ * with MT_USAGE for options that are not understood.
  *
  * Threads: one at a time. */
 #pragma once

@@ -1,5 +1,5 @@
-/* The outcome of a program that was recorded or run dry: how it ended, the answers of its processes, and the notes and the
- * choice of its ranks.
+/* The outcome of a program that was recorded or run dry: how it ended, the answers of its processes, and the notes and
+ * the choice of its ranks.
  *
  * Threads: one at a time for an object. */
 #pragma once
@@ -18,8 +18,8 @@ struct mt_rank_stand_in {
 /* An output instead of a file's number: the end of the program's output is kept. */
 enum { MT_KEEP_OUTPUT = -2 };
 
-/* Zero-initialized: nothing ran. Invariants: without many ranks there are no notes and stand-ins; the notes of ranks are not
- * among the answers. */
+/* Zero-initialized: nothing ran. Invariants: without many ranks there are no notes and stand-ins; the notes of ranks
+ * are not among the answers. */
 struct mt_program_outcome {
     char *path;                       /* of the trace, absolute; NULL: nothing was recorded */
     int code;                         /* the exit code, as in a shell; of ranks, the first that is not 0 */

@@ -49,7 +49,8 @@ bool mt_python_is(const char *word)
     return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
 }
 
-/* Options may be written together: -sI. The value of -c, -m, -W or -X is the rest of the word, or else the next word. */
+/* Options may be written together: -sI. The value of -c, -m, -W or -X is the rest of the word, or else the next
+ * word. */
 const char *mt_python_start_refused(char *const *words)
 {
     if (!mt_python_is(words[0]))

@@ -35,9 +35,9 @@ struct mt_rank_runs {
     bool first_has_ended;
 };
 
-/* Makes the mail folder in the folder of the job, and names it in the environment. `runs` has its program, environment, output
- * and limit; the rest is zero. Borrows the program and the environment. MT_FAILED if the folder can't be made. Call
- * mt_rank_runs_end in any case. */
+/* Makes the mail folder in the folder of the job, and names it in the environment. `runs` has its program, environment,
+ * output and limit; the rest is zero. Borrows the program and the environment. MT_FAILED if the folder can't be made.
+ * Call mt_rank_runs_end in any case. */
 mt_status mt_rank_runs_begin(struct mt_rank_runs *runs, const char *folder);
 void mt_rank_runs_end(struct mt_rank_runs *runs);
 

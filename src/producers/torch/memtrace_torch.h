@@ -44,8 +44,8 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
 /* Records that an operator read or wrote the block of our allocator at `address`. Ignores other addresses. */
 void memtrace_torch_use(int device, uint64_t address, int is_write);
 
-/* Records that an operator of the calling thread copies the block at `from` into the one at `to`, both of our allocator.
- * A parameter that autocast copies has the role weight cast there. */
+/* Records that an operator of the calling thread copies the block at `from` into the one at `to`, both of our
+ * allocator. A parameter that autocast copies has the role weight cast there. */
 void memtrace_torch_copied(int device, uint64_t to, uint64_t from);
 
 /* Stops recording uses on all cards, since kernels outside known operators may use any block. */
@@ -214,12 +214,13 @@ void memtrace_torch_keep(void);
 /* Gives the block at `ptr` another span and category. MT_USAGE (2) if no block begins there. */
 int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 
-/* Gives the block at `ptr`, if there is one, the role kept and a span of that name ("EMA of Net"). Blocks of our allocator with the same
- * label, such as the same copy after the next step, get the role and the span when memtrace_torch_keep finds them. */
+/* Gives the block at `ptr`, if there is one, the role kept and a span of that name ("EMA of Net"). Blocks of our
+ * allocator with the same label, such as the same copy after the next step, get the role and the span when
+ * memtrace_torch_keep finds them. */
 void memtrace_torch_copy_of_weights(const void *ptr, const char *name);
 
-/* Gives the block at an address of a card the role key-value cache, and later blocks that the same op allocates in the same module
- * with one longer dimension. */
+/* Gives the block at an address of a card the role key-value cache, and later blocks that the same op allocates in the
+ * same module with one longer dimension. */
 void memtrace_torch_cache(int device, uint64_t address);
 
 /* Stores a number for the current step ("loss") in all traces. */
@@ -228,15 +229,16 @@ void memtrace_torch_measure(const char *name, double value);
 /* Stores a caveat in all traces: a fact that makes the figures of the run incomplete or uncertain. It replaces an
  * earlier caveat with the same kind, name and place, so a total can be sent again. Kinds are "shortened", "not_run",
  * "unknown", "estimated", "assumed", "growth", "weights", "choice", "eager", "other_card", "not_updated",
- * "not_detached" and "zeroed" (trace/store/caveat.h); another kind is ignored. Negative numbers, NAN, a NULL file and line 0 mean "unknown". */
+ * "not_detached" and "zeroed" (trace/store/caveat.h); another kind is ignored. Negative numbers, NAN, a NULL file and
+ * line 0 mean "unknown". */
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value);
 
 /* Stores a setting of the program in all traces. Copies both texts. */
 void memtrace_torch_set(const char *name, const char *value);
 
-/* Stores the arguments of the program in all traces, in the setting "arguments": `words` are `bytes` long, each but the last
- * followed by '\0'. Secrets become "***" (run/shown_words.h). */
+/* Stores the arguments of the program in all traces, in the setting "arguments": `words` are `bytes` long, each but the
+ * last followed by '\0'. Secrets become "***" (run/shown_words.h). */
 void memtrace_torch_arguments(const char *words, uint64_t bytes);
 
 /* Begins a program phase in all traces: "load", "train", "validate", "generate" or "save"; for serving engines also
@@ -315,8 +317,8 @@ void memtrace_torch_generated(uint64_t code, const char *origins);
 /* Prepares to read the call stacks of this process's Python 3.`minor`. Fails if its memory layout is unknown. */
 int memtrace_torch_stacks(int minor);
 
-/* Returns the calling thread's stack, innermost frame first: "FUNCTION\tFILE\tLINE\n" each. Valid until the next call, with
- * Python's lock held. To be compared with Python's answers before stacks are recorded. */
+/* Returns the calling thread's stack, innermost frame first: "FUNCTION\tFILE\tLINE\n" each. Valid until the next call,
+ * with Python's lock held. To be compared with Python's answers before stacks are recorded. */
 const char *memtrace_torch_stack_text(void);
 
 /* Begin and end recording stacks, without the frames of files whose path begins with `package`. The first call sets

@@ -11,8 +11,8 @@ struct boundary {
     mt_category category;
 };
 
-/* Invariants: boundary number n, of the last MOST_BOUNDARIES that were kept, is at n % MOST_BOUNDARIES; their `first` never
- * falls. */
+/* Invariants: boundary number n, of the last MOST_BOUNDARIES that were kept, is at n % MOST_BOUNDARIES; their `first`
+ * never falls. */
 static struct backward {
     struct mt_lock lock;
     const struct mt_torch_graph *_Atomic graph; /* NULL: nothing is kept */
@@ -57,8 +57,9 @@ void mt_torch_backward_mark(void)
     mt_lock_give(&backward.lock);
 }
 
-/* Finds the last boundary at or before a node. The lock is held. Backward runs through the boundaries in the opposite order, so the
- * thread's last answer or the one before it mostly is the answer; a search among all of them misses the cache. */
+/* Finds the last boundary at or before a node. The lock is held. Backward runs through the boundaries in the opposite
+ * order, so the thread's last answer or the one before it mostly is the answer; a search among all of them misses the
+ * cache. */
 static const struct boundary *find(uint64_t node)
 {
     static _Thread_local uint64_t last; /* its number */

@@ -57,8 +57,8 @@ static struct tables find_tables(const ElfW(Dyn) * entry)
     return tables;
 }
 
-/* True if the dynamic linker made the page at `begin` read-only after it had filled in the tables: it protects whole pages,
- * and leaves the last one writable if its end is not the segment's. */
+/* True if the dynamic linker made the page at `begin` read-only after it had filled in the tables: it protects whole
+ * pages, and leaves the last one writable if its end is not the segment's. */
 static bool is_sealed(const struct dl_phdr_info *library, uintptr_t begin, uintptr_t page)
 {
     for (int i = 0; i < library->dlpi_phnum; i++) {
@@ -70,7 +70,8 @@ static bool is_sealed(const struct dl_phdr_info *library, uintptr_t begin, uintp
     return false;
 }
 
-/* Writes one entry of the table, and leaves its page as protected as it was. False if the page can't be made writable. */
+/* Writes one entry of the table, and leaves its page as protected as it was. False if the page can't be made
+ * writable. */
 static bool write_entry(const struct dl_phdr_info *library, void **entry, void *value)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)entry / page * page;

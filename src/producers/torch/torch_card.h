@@ -1,6 +1,6 @@
-/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. It is a real
- * one, or a simulated one for a program that runs without a card. The allocator knows a stream by a small number, and the
- * card by its cudaStream_t.
+/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. It is a
+ * real one, or a simulated one for a program that runs without a card. The allocator knows a stream by a small number,
+ * and the card by its cudaStream_t.
  *
  *   cudaStream_t of PyTorch ──mt_torch_card_stream──▶ mt_stream ──allocator──▶ follow(later, earlier) ──▶ an event
  *
@@ -26,8 +26,8 @@ struct mt_torch_pooled_stream {
     uint32_t pool; /* as torch_private_pool.h numbers it; 0: not a private one */
 };
 
-/* The streams seen so far, by number. Invariants: streams[0 .. count) differ; streams[0] is the default stream, without a private
- * pool; 1 <= count <= MT_TORCH_MOST_STREAMS. */
+/* The streams seen so far, by number. Invariants: streams[0 .. count) differ; streams[0] is the default stream, without
+ * a private pool; 1 <= count <= MT_TORCH_MOST_STREAMS. */
 struct mt_torch_streams {
     struct mt_lock lock;
     struct mt_torch_pooled_stream *streams;
@@ -39,15 +39,17 @@ struct mt_torch_card {
     struct mt_torch_streams numbers;
 };
 
-/* Opens card `ordinal`; a simulated one if `simulated` is the spelling of a device, and not NULL. Fails with MT_NO_DEVICE
- * if there is none. This and every call of the device leave the current card of the calling thread as it is. */
+/* Opens card `ordinal`; a simulated one if `simulated` is the spelling of a device, and not NULL. Fails with
+ * MT_NO_DEVICE if there is none. This and every call of the device leave the current card of the calling thread as it
+ * is. */
 mt_status mt_torch_card_open(int ordinal, const char *simulated, struct mt_torch_card **out);
 void mt_torch_card_close(struct mt_torch_card *card); /* may be NULL */
 
 /* Opens the device of real card `ordinal`, which borrows `card` for its streams. */
 mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *card, struct mt_device **out);
 
-/* Finds the number of a stream, or gives it one, and sets *out_is_new then. MT_FAILED if there are MT_TORCH_MOST_STREAMS. */
+/* Finds the number of a stream, or gives it one, and sets *out_is_new then. MT_FAILED if there are
+ * MT_TORCH_MOST_STREAMS. */
 mt_status mt_torch_card_stream(struct mt_torch_card *card, struct mt_torch_pooled_stream stream, mt_stream *out,
                                bool *out_is_new);
 

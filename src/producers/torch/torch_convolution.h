@@ -1,4 +1,5 @@
-/* Convolutions of a dry run: cuDNN's own answers where there is a libcudnn, and counts of those that are estimates. Threads: any. */
+/* Convolutions of a dry run: cuDNN's own answers where there is a libcudnn, and counts of those that are estimates.
+ * Threads: any. */
 #pragma once
 
 #include "operators/convolution.h"

@@ -1,5 +1,5 @@
-/* Reports that native code ends the process, which otherwise ends without a word, or with none of Python's: a library that reads
- * memory of a simulated card, where there is none, or that calls exit since it found no driver.
+/* Reports that native code ends the process, which otherwise ends without a word, or with none of Python's: a library
+ * that reads memory of a simulated card, where there is none, or that calls exit since it found no driver.
  *
  *   signal ──▶ handler ──▶ report ──▶ the signal as before
  *   exit ──▶ function of atexit ──▶ report, unless the interpreter is ending

@@ -25,8 +25,9 @@ struct code {
     uint32_t count;
 };
 
-/* All code. Invariants: codes[0 .. count); indices has the index of each by its address. A place is known for an origin's address and
- * the span around it: span << CATEGORY_BITS | category. Code is never removed: Python keeps the objects. */
+/* All code. Invariants: codes[0 .. count); indices has the index of each by its address. A place is known for an
+ * origin's address and the span around it: span << CATEGORY_BITS | category. Code is never removed: Python keeps the
+ * objects. */
 static struct generated {
     struct mt_lock lock;
     atomic_uint count;

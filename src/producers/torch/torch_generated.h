@@ -1,5 +1,5 @@
-/* The modules of memory that generated code allocates: Python code that torch.compile writes, where no module is called. Each line of it
- * came from nodes of a graph, whose modules are known (python/memtrace/recording/generated.py).
+/* The modules of memory that generated code allocates: Python code that torch.compile writes, where no module is
+ * called. Each line of it came from nodes of a graph, whose modules are known (python/memtrace/recording/generated.py).
  *
  *   span now, of the module that was compiled      GPT2
  *   line 131 of the generated code                      h.3.mlp, category FFN
@@ -10,7 +10,8 @@
 
 #include "producers/torch/torch_label.h"
 
-/* Replaces span and category of a label where the calling thread runs generated code. Costs nothing until there is some. */
+/* Replaces span and category of a label where the calling thread runs generated code. Costs nothing until there is
+ * some. */
 void mt_torch_generated_label(struct mt_torch_names *names, struct mt_torch_label *label);
 
 /* Begins anew, for tests. */

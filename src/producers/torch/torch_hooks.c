@@ -173,7 +173,8 @@ void memtrace_torch_ranges_watch(PyObject *function)
     keep(&on_range, function);
 }
 
-/* Raises the class of the exception that is set, once the calling thread is back in Python, which makes the instance itself. */
+/* Raises the class of the exception that is set, once the calling thread is back in Python, which makes the instance
+ * itself. */
 static void raise_later(void)
 {
     PyObject *kind, *value, *trace;

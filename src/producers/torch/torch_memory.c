@@ -181,7 +181,8 @@ static bool is_longer(const struct mt_label *label, const struct mt_label *other
     return longer == 1;
 }
 
-/* Returns the role of a label: a key-value cache if the block is a known cache with more positions. The lock is held. */
+/* Returns the role of a label: a key-value cache if the block is a known cache with more positions. The lock is
+ * held. */
 static mt_role role_by_caches(const struct mt_torch_memory *memory, const struct mt_label *label)
 {
     for (size_t i = 0; i < memory->cache_count && label->role == MT_ROLE_TEMPORARY; i++)
@@ -279,8 +280,8 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
     return true;
 }
 
-/* Returns the number of a label with the dtype and shape of an old one, which stays the same tensor, and of a kept tensor with the
- * operator that computed it. */
+/* Returns the number of a label with the dtype and shape of an old one, which stays the same tensor, and of a kept
+ * tensor with the operator that computed it. */
 static mt_label_id with_shape_of(struct mt_torch_memory *memory, mt_label_id label, mt_label_id old)
 {
     const struct mt_sink *sink = mt_live_run_sink(memory->run);

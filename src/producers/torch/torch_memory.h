@@ -1,5 +1,5 @@
-/* The memory of one card: a run in progress, and what it needs of PyTorch's labels and streams. Our allocator provides the
- * memory; or PyTorch's own does and is watched, and its blocks are notes.
+/* The memory of one card: a run in progress, and what it needs of PyTorch's labels and streams. Our allocator provides
+ * the memory; or PyTorch's own does and is watched, and its blocks are notes.
  *
  * Threads: any, except for open and close. */
 #pragma once
@@ -27,8 +27,8 @@ struct mt_torch_memory_settings {
 mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
                                struct mt_torch_memory **out);
 
-/* Opens the trace of a card with PyTorch's own allocator. Copies its arguments but the names, which must outlive the memory.
- * Fails as mt_process_trace_open. */
+/* Opens the trace of a card with PyTorch's own allocator. Copies its arguments but the names, which must outlive the
+ * memory. Fails as mt_process_trace_open. */
 mt_status mt_torch_memory_watch(const struct mt_record_request *request, const struct mt_process_card *card,
                                 struct mt_torch_names *names, struct mt_torch_memory **out);
 
@@ -43,8 +43,8 @@ struct mt_torch_card *mt_torch_memory_card(struct mt_torch_memory *memory);
 struct mt_private_pools *mt_torch_memory_pools(struct mt_torch_memory *memory);
 struct mt_pool_owner mt_torch_memory_pool_owner(struct mt_torch_memory *memory);
 
-/* Takes a block of our allocator for work of `stream`, of its pool, and returns its address; 0 for 0 bytes, which is no failure.
- * MT_OUT_OF_MEMORY as mt_alloc_serve. */
+/* Takes a block of our allocator for work of `stream`, of its pool, and returns its address; 0 for 0 bytes, which is no
+ * failure. MT_OUT_OF_MEMORY as mt_alloc_serve. */
 mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, struct mt_torch_pooled_stream stream,
                                const struct mt_torch_label *label, mt_addr *out);
 
@@ -52,23 +52,23 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, s
 mt_status mt_torch_memory_take_at(struct mt_torch_memory *memory, uint64_t bytes, mt_addr address,
                                   const struct mt_torch_label *label);
 
-/* Makes a stream a user of the block of our allocator at the address, as mt_live_run_use_on. If there are too many streams,
- * waits for all work of the card instead. */
+/* Makes a stream a user of the block of our allocator at the address, as mt_live_run_use_on. If there are too many
+ * streams, waits for all work of the card instead. */
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream);
 
-/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. Only blocks of our
- * allocator. Call it before each call of a model. */
+/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. Only
+ * blocks of our allocator. Call it before each call of a model. */
 void mt_torch_memory_keep(struct mt_torch_memory *memory);
 
-/* Gives a block of our allocator that seemed to be temporary or kept the role key-value cache. Later blocks of the same op and span get
- * it, too, if one dimension of their shape is longer. */
+/* Gives a block of our allocator that seemed to be temporary or kept the role key-value cache. Later blocks of the same
+ * op and span get it, too, if one dimension of their shape is longer. */
 void mt_torch_memory_follow_cache(struct mt_torch_memory *memory, mt_addr address);
 
 /* Gives the block another label. False if no block begins at the address. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
-/* Does the same, and gives blocks of our allocator that have the block's old label the new one, too, when mt_torch_memory_keep finds
- * them. */
+/* Does the same, and gives blocks of our allocator that have the block's old label the new one, too, when
+ * mt_torch_memory_keep finds them. */
 bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
 /* Gives the block at `to`, which the thread now casts from the one at `from`, the role weight cast if `from` is a

@@ -76,8 +76,8 @@ bool mt_torch_operator_is_inner_cast(void)
 
 enum { LONGEST_NAME = 128 };
 
-/* Returns the class's own name, without its namespaces and parameters: each part of "N5torch8autograd11MmBackward0E" comes
- * after its length. */
+/* Returns the class's own name, without its namespaces and parameters: each part of "N5torch8autograd11MmBackward0E"
+ * comes after its length. */
 static const char *read_class(const char *text, char out[LONGEST_NAME])
 {
     const char *name = text;

@@ -78,8 +78,8 @@ void memtrace_torch_compiler(PyObject *switch_compiler)
     mt_python.switch_compiler = switch_compiler;
 }
 
-/* Sets what compiles the frames of the calling thread, and returns what did before, as a new reference; NULL if there is no
- * compiler. */
+/* Sets what compiles the frames of the calling thread, and returns what did before, as a new reference; NULL if there
+ * is no compiler. */
 static PyObject *switch_compiler(PyObject *compiler)
 {
     if (mt_python.switch_compiler == NULL)

@@ -1,10 +1,11 @@
 /* Python in this process, and the steps of memtrace into its callables.
  *
- * Python's functions are found by name, so nothing is compiled against it. From 3.9 on, Python exports all of them; others, such as
- * PyObject_Vectorcall, are only in its headers until 3.11. All of this is called with Python's lock held, except where said.
+ * Python's functions are found by name, so nothing is compiled against it. From 3.9 on, Python exports all of them;
+ * others, such as PyObject_Vectorcall, are only in its headers until 3.11. All of this is called with Python's lock
+ * held, except where said.
  *
- * torch.compile sees none of it: a callable that is followed stays the object that it was, with the code that it had, since what
- * changes is its entry in C. The watcher's own functions run with the compiler switched off. */
+ * torch.compile sees none of it: a callable that is followed stays the object that it was, with the code that it had,
+ * since what changes is its entry in C. The watcher's own functions run with the compiler switched off. */
 #pragma once
 
 #include "base/status.h"
@@ -64,16 +65,16 @@ PyObject *mt_python_none(void);
 /* Releases a reference; `object` may be NULL. */
 void mt_python_release(PyObject *object);
 
-/* Calls a function of the watcher's with one argument. Its own failure is not the program's, and an exception that is under way
- * stays. False if the program is to end: the exception that ends it is set then, in place of another. */
+/* Calls a function of the watcher's with one argument. Its own failure is not the program's, and an exception that is
+ * under way stays. False if the program is to end: the exception that ends it is set then, in place of another. */
 bool mt_python_watch(PyObject *function, PyObject *argument);
 
 /* Has calls of a function written in Python go to `entry`, which may call mt_python.run_function to run it, and ends
- * that. Fails with MT_NO_DEVICE for another kind of callable. Python 3.11 uses the entry of a method only where C calls it, as for
- * the __call__ of an object. */
+ * that. Fails with MT_NO_DEVICE for another kind of callable. Python 3.11 uses the entry of a method only where C calls
+ * it, as for the __call__ of an object. */
 mt_status mt_python_follow(PyObject *function, mt_vectorcall *entry);
 void mt_python_unfollow(PyObject *function);
 
-/* Returns where a method that is written in C, with arguments by position and by name, has its description, which may be replaced;
- * NULL if `descriptor` is no such method. */
+/* Returns where a method that is written in C, with arguments by position and by name, has its description, which may
+ * be replaced; NULL if `descriptor` is no such method. */
 struct mt_python_method **mt_python_method_of(PyObject *descriptor);

@@ -9,8 +9,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Invariants: has_caller == (calls > 0) under the lock; it is true only while caller_thread is in torch.autograd.backward, so the
- * frames of `caller` are valid. `package` is set once, before is_wanted, and never freed: requests read it without the lock. */
+/* Invariants: has_caller == (calls > 0) under the lock; it is true only while caller_thread is in
+ * torch.autograd.backward, so the frames of `caller` are valid. `package` is set once, before is_wanted, and never
+ * freed: requests read it without the lock. */
 static struct stacks {
     atomic_bool is_wanted, has_caller;
     char *_Atomic package; /* the folder of memtrace's own files; NULL: none */

@@ -1,5 +1,5 @@
-/* The rows from which analysis and the timeline page are computed: the blocks of a run, their labels and uses, the segments,
- * and the marks in between.
+/* The rows from which analysis and the timeline page are computed: the blocks of a run, their labels and uses, the
+ * segments, and the marks in between.
  *
  *   labels[block.label] ◀── blocks, by alloc_event ──▶ uses[i] of blocks[i]
  *
@@ -41,10 +41,10 @@ static inline bool mt_block_is_live(const struct mt_block_row *block, int64_t ev
     return block->alloc_event <= event && (block->free_event == 0 || block->free_event > event);
 }
 
-/* Reads the blocks that were live at some moment of first_event <= id <= last_event, by alloc_event: those that were live
- * before, from the nearest checkpoint, then those that were allocated in the range. The range is cut to the run. The
- * block_bytes sum to less than 2^63 (otherwise MT_BAD_TRACE), so no sum of sizes or of differences between them overflows.
- * About 200 ns an event. */
+/* Reads the blocks that were live at some moment of first_event <= id <= last_event, by alloc_event: those that were
+ * live before, from the nearest checkpoint, then those that were allocated in the range. The range is cut to the run.
+ * The block_bytes sum to less than 2^63 (otherwise MT_BAD_TRACE), so no sum of sizes or of differences between them
+ * overflows. About 200 ns an event. */
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                           struct mt_block_row **out_rows, size_t *out_count);
 
@@ -79,8 +79,8 @@ mt_status mt_trace_blocks_visit(struct mt_trace *trace, const struct mt_run *run
 mt_status mt_trace_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_block_row **out_rows,
                         size_t *out_count);
 
-/* The uses of a block. A moment is the id of the last event before the use, so a block that is freed directly after its last
- * use has last = free_event - 1. */
+/* The uses of a block. A moment is the id of the last event before the use, so a block that is freed directly after its
+ * last use has last = free_event - 1. */
 struct mt_use_row {
     bool known;                 /* false: the program did not record uses, and the rest is 0 */
     uint32_t reads, writes;     /* number of ops that read and wrote it */
@@ -90,8 +90,8 @@ struct mt_use_row {
     bool unread;                /* nothing read it after the last write */
 };
 
-/* Reads the uses of blocks, which are ordered by alloc_event: out[i] of blocks[i]. `out` is all zero, and stays so where no uses
- * were recorded: such rows take no host memory. */
+/* Reads the uses of blocks, which are ordered by alloc_event: out[i] of blocks[i]. `out` is all zero, and stays so
+ * where no uses were recorded: such rows take no host memory. */
 mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                         size_t count, struct mt_use_row *out);
 
@@ -99,12 +99,12 @@ mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const 
 typedef mt_status (*mt_use_visit)(void *context, int64_t alloc_event, const struct mt_use_row *use);
 mt_status mt_trace_uses_visit(struct mt_trace *trace, const struct mt_run *run, mt_use_visit visit, void *context);
 
-/* Fails with MT_BAD_TRACE unless the moments are in order, and between the block's alloc and its free; free_event 0: the
- * end of the run. */
+/* Fails with MT_BAD_TRACE unless the moments are in order, and between the block's alloc and its free; free_event 0:
+ * the end of the run. */
 mt_status mt_use_check(const struct mt_use_row *use, const struct mt_run *run, int64_t alloc_event, int64_t free_event);
 
-/* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of blocks[i]
- * (walk.h), below `stack_count`; 0: not recorded. `out` is all zero, as above. */
+/* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of
+ * blocks[i] (walk.h), below `stack_count`; 0: not recorded. `out` is all zero, as above. */
 mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                            size_t count, size_t stack_count, uint32_t *out);
 
@@ -127,9 +127,9 @@ struct mt_segment_row {
 mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
                             size_t *out_count);
 
-/* A part of a segment that one event mapped and one unmapped, or none. Memory that is unmapped in pieces is a part for each
- * piece. Invariants: segment < the number of segments; mapped_event < unmapped_event unless that is 0. In a sound trace,
- * parts that have memory at the same time do not overlap, and the sum of their bytes is the reserved memory. */
+/* A part of a segment that one event mapped and one unmapped, or none. Memory that is unmapped in pieces is a part for
+ * each piece. Invariants: segment < the number of segments; mapped_event < unmapped_event unless that is 0. In a sound
+ * trace, parts that have memory at the same time do not overlap, and the sum of their bytes is the reserved memory. */
 struct mt_part_row {
     uint32_t segment;
     uint64_t offset, bytes;               /* in the segment */
@@ -142,8 +142,8 @@ static inline bool mt_part_has_memory(const struct mt_part_row *part, int64_t ev
     return part->mapped_event <= event && (part->unmapped_event == 0 || part->unmapped_event > event);
 }
 
-/* Reads all parts of the segments of a run, by segment, then offset, then mapped_event. Their bytes sum to less than 2^63
- * (otherwise MT_BAD_TRACE), and so does each offset with its bytes. */
+/* Reads all parts of the segments of a run, by segment, then offset, then mapped_event. Their bytes sum to less than
+ * 2^63 (otherwise MT_BAD_TRACE), and so does each offset with its bytes. */
 mt_status mt_trace_parts(struct mt_trace *trace, const struct mt_run *run, struct mt_part_row **out_rows,
                          size_t *out_count);
 
@@ -172,13 +172,13 @@ struct mt_label_sum {
 mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, struct mt_label_sum **out_sums,
                               size_t *out_count);
 
-/* Finds the first and the last event of a step. If the run ended within it, the last is the run's. Fails with MT_USAGE if
- * there is no such step. */
+/* Finds the first and the last event of a step. If the run ended within it, the last is the run's. Fails with MT_USAGE
+ * if there is no such step. */
 mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
                                int64_t *out_last);
 
-/* Visits all events of a run in order: the time of each, in nanoseconds of the device's clock, and what it is if it is a mark.
- * An id without an event has the time of the one before. The mark is valid during the call. */
+/* Visits all events of a run in order: the time of each, in nanoseconds of the device's clock, and what it is if it is
+ * a mark. An id without an event has the time of the one before. The mark is valid during the call. */
 struct mt_moment_visitor {
     void *context;
     void (*time)(void *context, uint64_t time_ns);

@@ -1,4 +1,5 @@
-/* The holders of a run's allocations, and the phases of its program. As trace.h says of ownership, failures and threads. */
+/* The holders of a run's allocations, and the phases of its program. As trace.h says of ownership, failures and
+ * threads. */
 #pragma once
 
 #include "trace/query/trace.h"
@@ -23,8 +24,8 @@ struct mt_holder_row {
 mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row **out_rows,
                            size_t *out_count);
 
-/* Sets out[i] to that one of `holders`, all of the run, which has the block that events[i] allocated; NULL: its holder is not
- * known. Of several, the last that was found. */
+/* Sets out[i] to that one of `holders`, all of the run, which has the block that events[i] allocated; NULL: its holder
+ * is not known. Of several, the last that was found. */
 mt_status mt_trace_holders_of(struct mt_trace *trace, const struct mt_run *run, const struct mt_holder_row *holders,
                               size_t holder_count, const int64_t *events, size_t count,
                               const struct mt_holder_row **out);
@@ -35,8 +36,8 @@ struct mt_loaded_row {
     const char *taken_at;   /* the line of the program that loaded the largest block: "train.py:7" */
 };
 
-/* Reads the blocks that are live after `event`, that PyTorch or safetensors allocated while they read a file, and that never become
- * parameters, buffers or optimizer state. Zero if call stacks were not recorded. */
+/* Reads the blocks that are live after `event`, that PyTorch or safetensors allocated while they read a file, and that
+ * never become parameters, buffers or optimizer state. Zero if call stacks were not recorded. */
 mt_status mt_trace_loaded(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_loaded_row *out);
 
 /* A phase of the program over all times that it was entered. */

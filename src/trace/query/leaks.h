@@ -1,9 +1,9 @@
 /* Leaks: blocks that every step leaves behind.
  *
  * The same blocks should be live after each step: parameters, optimizer state, perhaps gradients. Blocks whose labels
- * differ only in the layer and the shape are one group. A group leaks if its live bytes never fall over the ends of the last
- * full steps, and rise at two ends or more; at one, if only two ends are compared. The first step does not count: its blocks may
- * stay. A block belongs to the group of its label at the last end, if it is live there.
+ * differ only in the layer and the shape are one group. A group leaks if its live bytes never fall over the ends of the
+ * last full steps, and rise at two ends or more; at one, if only two ends are compared. The first step does not count:
+ * its blocks may stay. A block belongs to the group of its label at the last end, if it is live there.
  *
  *   ends of steps    0    1    2    3    4
  *   Opt State        8    8    8    8    8   GiB    stays
@@ -39,8 +39,8 @@ struct mt_leak_row {
     uint64_t grew;                      /* number of ends with more bytes than the end before */
 };
 
-/* Of a run whose steps leave nothing behind, or that has too few, the iterations of its longest loop without steps are compared:
- * forward passes of one program phase but the first. They count as steps, from 0.
+/* Of a run whose steps leave nothing behind, or that has too few, the iterations of its longest loop without steps are
+ * compared: forward passes of one program phase but the first. They count as steps, from 0.
  * Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
  * MT_NO_LEAK. */
 #define MT_NO_LEAK SIZE_MAX
@@ -55,7 +55,8 @@ struct mt_leaks {
     size_t label_count;
 };
 
-/* Finds the leaks. Reads the live blocks at MT_LEAK_MOST_ENDS events at most: milliseconds, however long the run. Fails with
- * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps and MT_LEAK_LEAST_ITERATIONS iterations. The caller releases *out, also after a failure. */
+/* Finds the leaks. Reads the live blocks at MT_LEAK_MOST_ENDS events at most: milliseconds, however long the run. Fails
+ * with MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps and MT_LEAK_LEAST_ITERATIONS iterations. The caller
+ * releases *out, also after a failure. */
 mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out);
 void mt_leaks_release(struct mt_leaks *leaks);

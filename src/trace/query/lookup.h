@@ -13,8 +13,8 @@ mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int
 /* Reads the bytes that the event directly after `event` requested and got; 0 if it is no allocation. */
 mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes);
 
-/* Finds the first event of a kind from `first` on; of MT_EVENT_PHASE, the first that begins `phase`, MT_PHASE_COUNT meaning any. 0:
- * there is none. */
+/* Finds the first event of a kind from `first` on; of MT_EVENT_PHASE, the first that begins `phase`, MT_PHASE_COUNT
+ * meaning any. 0: there is none. */
 mt_status mt_trace_next_event(struct mt_trace *trace, const struct mt_run *run, int64_t first, mt_event_kind kind,
                               mt_phase phase, int64_t *out_event);
 

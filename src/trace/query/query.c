@@ -213,8 +213,8 @@ static mt_status read_most_events(struct mt_trace *trace, struct event_limits *o
     return status;
 }
 
-/* Checks the run's range of events. Event ids are added to everywhere, and arrays have an element for each event. So the
- * range must end at the trace's last event or before, and have no more events than the file can hold. */
+/* Checks the run's range of events. Event ids are added to everywhere, and arrays have an element for each event. So
+ * the range must end at the trace's last event or before, and have no more events than the file can hold. */
 static mt_status check_run(const struct mt_trace *trace, const struct mt_run *run, const struct event_limits *limits)
 {
     bool are_numbers = run->first_event >= 0 && run->event_count >= 0 && run->first_event <= MT_LAST_POSSIBLE_EVENT &&
@@ -231,8 +231,8 @@ static mt_status check_run(const struct mt_trace *trace, const struct mt_run *ru
 /* Runs with more events are not counted without checksums: a million takes some 30 ms. */
 enum { MOST_COUNTED_EVENTS = 1 << 20 };
 
-/* Fails if the run lacks events. Only where no checksums of pages tell: the file was changed by another program, or is of an
- * older memtrace. */
+/* Fails if the run lacks events. Only where no checksums of pages tell: the file was changed by another program, or is
+ * of an older memtrace. */
 static mt_status check_events_are_there(struct mt_trace *trace, const struct mt_run *run)
 {
     mt_status status = MT_OK;

@@ -1,7 +1,7 @@
 /* The parts that queries share; for this folder only.
  *
- * Rows are read in two ways. A statement is stepped row by row, as connection.h shows. For millions of rows a visitor is
- * twice as fast: an aggregate function of SQL that is called with a row's columns and has no result,
+ * Rows are read in two ways. A statement is stepped row by row, as connection.h shows. For millions of rows a visitor
+ * is twice as fast: an aggregate function of SQL that is called with a row's columns and has no result,
  *
  *   SELECT begins(id, block_bytes) FILTER (WHERE kind = 2), ends(id, allocation) FILTER (WHERE kind = 3) FROM event
  *
@@ -15,8 +15,8 @@
 
 struct mt_interner;
 
-/* Invariants: `runs` are ordered by id; `texts` holds every string of an answer, equal ones once. So two texts of answers
- * are equal exactly if their pointers are. */
+/* Invariants: `runs` are ordered by id; `texts` holds every string of an answer, equal ones once. So two texts of
+ * answers are equal exactly if their pointers are. */
 struct mt_trace {
     struct mt_database *database;
     struct mt_interner *texts;
@@ -45,8 +45,8 @@ mt_status mt_query_prepare(struct mt_trace *trace, const struct mt_run *run, con
     mt_statement_bind_integers(statement, 2, (const int64_t[]){__VA_ARGS__},                                           \
                                (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* Gives the rows to the caller and returns `status`. After a failure frees them, and gives NULL and 0. `out_rows` is the
- * address of the caller's pointer. */
+/* Gives the rows to the caller and returns `status`. After a failure frees them, and gives NULL and 0. `out_rows` is
+ * the address of the caller's pointer. */
 mt_status mt_query_hand_over(mt_status status, void *rows, size_t count, void *out_rows, size_t *out_count);
 
 /* The columns of a row that is visited. */
@@ -77,9 +77,9 @@ void mt_row_visitor_remove(struct mt_database *database, const struct mt_row_vis
     " LEFT JOIN label ON label.run = ?1 AND label.id = event.label"                                                    \
     " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 
-/* The allocs, as `alloc`, each with the event that gave its block the label that it has after the event `moment`, a parameter:
- * the alloc itself or a relabel. The index of relabels is by `kind = 10`, and `likely` has SQLite prefer it to a user's own
- * by kinds. The view of them may be anything in a file of others. */
+/* The allocs, as `alloc`, each with the event that gave its block the label that it has after the event `moment`, a
+ * parameter: the alloc itself or a relabel. The index of relabels is by `kind = 10`, and `likely` has SQLite prefer it
+ * to a user's own by kinds. The view of them may be anything in a file of others. */
 #define MT_ALLOC_AND_LABELLING_EVENT(moment)                                                                           \
     " event AS alloc NOT INDEXED JOIN event NOT INDEXED ON event.id = ifnull((SELECT max(relabel.id)"                  \
     " FROM event AS relabel WHERE likely(relabel.kind = 10) AND relabel.allocation = alloc.id AND relabel.id "         \
@@ -88,8 +88,8 @@ void mt_row_visitor_remove(struct mt_database *database, const struct mt_row_vis
 /* Reads MT_LABEL_COLUMNS, the first of which is number `column`. */
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
 
-/* Returns "model.layers.7.ffn" as "model.layers.*.ffn", kept: the first part that is a number is the layer's. `span` is a
- * kept text, and returned itself if it names no layer. */
+/* Returns "model.layers.7.ffn" as "model.layers.*.ffn", kept: the first part that is a number is the layer's. `span` is
+ * a kept text, and returned itself if it names no layer. */
 const char *mt_query_place(struct mt_trace *trace, const char *span);
 
 /* The limits of numbers in rows of a run: labels and segments are below these. */
@@ -98,11 +98,13 @@ struct mt_number_limits {
 };
 mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *run, struct mt_number_limits *out);
 
-/* Reads a column that holds a label's number; NULL, no label, is 0. Fails with MT_BAD_TRACE if no row of the run has it. */
+/* Reads a column that holds a label's number; NULL, no label, is 0. Fails with MT_BAD_TRACE if no row of the run has
+ * it. */
 mt_status mt_query_label_number(const struct mt_statement *row, int column, const struct mt_number_limits *limits,
                                 uint32_t *out);
 
-/* Reads a column that holds a size, a place or a time. Fails with MT_BAD_TRACE and the column's name if it is negative. */
+/* Reads a column that holds a size, a place or a time. Fails with MT_BAD_TRACE and the column's name if it is
+ * negative. */
 mt_status mt_query_natural(const struct mt_statement *row, int column, uint64_t *out);
 
 /* Reads such a column of an event's row that is visited; its column 0 holds the event's id. */
@@ -128,7 +130,8 @@ struct mt_top_visitor {
     bool (*visit)(void *context, const struct mt_top_row *row);
 };
 
-/* Visits the rows of a choice by falling size, not merged: allocations of one size and label, or live blocks one by one. */
+/* Visits the rows of a choice by falling size, not merged: allocations of one size and label, or live blocks one by
+ * one. */
 mt_status mt_query_top_visit(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                              const struct mt_top_visitor *visitor);
 
@@ -139,11 +142,11 @@ mt_status mt_query_estimate_used(struct mt_trace *trace, const struct mt_run *ru
 mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
                               struct mt_peak_row *peak);
 
-/* Finds the ids of the alloc events whose blocks are live after `event`, ascending, from the checkpoint before it and the
- * events since. The caller frees *out_ids. */
+/* Finds the ids of the alloc events whose blocks are live after `event`, ascending, from the checkpoint before it and
+ * the events since. The caller frees *out_ids. */
 mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t **out_ids,
                         size_t *out_count);
 
-/* Fails with MT_USAGE and the tables, or columns, that there are, if SQLite's last failure is that it does not know one of
- * `sql`; otherwise with SQLite's words. */
+/* Fails with MT_USAGE and the tables, or columns, that there are, if SQLite's last failure is that it does not know one
+ * of `sql`; otherwise with SQLite's words. */
 mt_status mt_query_explain_sql(struct mt_trace *trace, const char *sql);

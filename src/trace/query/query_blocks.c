@@ -71,7 +71,8 @@ static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *ru
     return status;
 }
 
-/* Reads the allocs and frees with after < id <= last. `ended` gets the ids of the allocs that frees end, in no order. */
+/* Reads the allocs and frees with after < id <= last. `ended` gets the ids of the allocs that frees end, in no
+ * order. */
 static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_t after, int64_t last, struct ids *live,
                         struct ids *ended)
 {
@@ -118,8 +119,9 @@ mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_
     return mt_query_hand_over(status, live.data, live.count, out_ids, out_count);
 }
 
-/* Blocks under way, which `visitor` gets. Invariants: the alloc_event of visited rows ascends, up to last_event; total_bytes is
- * the sum of their block_bytes; by_alloc maps the blocks that are live to the numbers of their rows, which are below count. */
+/* Blocks under way, which `visitor` gets. Invariants: the alloc_event of visited rows ascends, up to last_event;
+ * total_bytes is the sum of their block_bytes; by_alloc maps the blocks that are live to the numbers of their rows,
+ * which are below count. */
 struct block_walk {
     const struct mt_block_visitor *visitor;
     size_t count;

@@ -9,7 +9,8 @@
 #define WORD(name, text) " " text
 #define PLACE_OF_KIND "instr('" MT_CAVEAT_KINDS(WORD) " ', ' ' || kind || ' ')"
 
-/* The caveats in the order of their kinds. Older programs stored the sum over all unknown operators as two measurements. */
+/* The caveats in the order of their kinds. Older programs stored the sum over all unknown operators as two
+ * measurements. */
 static const char caveats_sql[] =
     "WITH every AS (SELECT kind, name, file, line, count, total, bytes, value FROM caveat WHERE run = ?1"
     " UNION ALL SELECT ?2, '(all operators)', '', 0, calls.value, NULL, results.value, NULL FROM measurement AS calls"

@@ -29,8 +29,8 @@ static void reach(struct mt_curve *curve, uint64_t place, uint64_t bytes)
     curve->end = place;
 }
 
-/* Returns what is allocated after an event that took, or gave back, so many bytes. A damaged trace may take more than there can be,
- * and give back more than it took. */
+/* Returns what is allocated after an event that took, or gave back, so many bytes. A damaged trace may take more than
+ * there can be, and give back more than it took. */
 static uint64_t after(uint64_t bytes, int64_t kind, uint64_t block_bytes)
 {
     if (kind == MT_EVENT_ALLOC)

@@ -1,7 +1,8 @@
-/* Queries about events: look-ups around single ones; and in order, allocations and frees, the time of each event, and marks,
- * which are steps, phases, spans and refused requests.
+/* Queries about events: look-ups around single ones; and in order, allocations and frees, the time of each event, and
+ * marks, which are steps, phases, spans and refused requests.
  *
- * A third of all events are marks, and spans are few: each span's path is read once, and a mark finds it by its number. */
+ * A third of all events are marks, and spans are few: each span's path is read once, and a mark finds it by its
+ * number. */
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/query/blocks.h"
@@ -27,7 +28,8 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
 
 mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
 {
-    /* The step before the first that began later: events of early steps, which most queries are about, are found at once. */
+    /* The step before the first that began later: events of early steps, which most queries are about, are found at
+     * once. */
     mt_status status = MT_OK;
     *out_step = MT_STEP_BEFORE;
     MT_EACH_ROW (row, status, trace->database,

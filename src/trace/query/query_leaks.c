@@ -77,7 +77,8 @@ static mt_status find_loop(struct mt_trace *trace, const struct mt_run *run, str
     return status;
 }
 
-/* Reads the beginnings of the last iterations of the longest loop without steps, but the first, and sets where the loop begins. */
+/* Reads the beginnings of the last iterations of the longest loop without steps, but the first, and sets where the loop
+ * begins. */
 static mt_status read_iterations(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *leaks,
                                  struct ends *out)
 {
@@ -145,8 +146,8 @@ static int compare_allocations(const void *left, const void *right)
     return MT_COMPARE(a->alloc_event, b->alloc_event);
 }
 
-/* Returns the label that a block has at the last end, if it is live there. A block that gets another label between two ends would
- * otherwise be growth of its new group. */
+/* Returns the label that a block has at the last end, if it is live there. A block that gets another label between two
+ * ends would otherwise be growth of its new group. */
 static uint32_t last_label(const struct mt_block_row *block, const struct live *last)
 {
     const struct mt_block_row *found =
@@ -229,7 +230,8 @@ static void add_amounts(const struct groups *groups, size_t ends, size_t group, 
         bytes[end] += groups->amounts[end * groups->group_count + group].bytes;
 }
 
-/* True if blocks of one group may replace blocks of another: tensors of one shape that one operator made in other phases. */
+/* True if blocks of one group may replace blocks of another: tensors of one shape that one operator made in other
+ * phases. */
 static bool are_kin(const struct groups *groups, size_t one, size_t other)
 {
     const struct mt_label_row *a = &groups->labels[groups->first_label[one]];
@@ -239,8 +241,8 @@ static bool are_kin(const struct groups *groups, size_t one, size_t other)
            shape[0] != '\0' && shape == groups->shapes[other];
 }
 
-/* Returns at how many ends the group has grown; 0 if it does not leak. A queue of batches leaks nothing, also if its first batches
- * were made before the first step. */
+/* Returns at how many ends the group has grown; 0 if it does not leak. A queue of batches leaks nothing, also if its
+ * first batches were made before the first step. */
 static uint64_t count_growth(const struct groups *groups, size_t ends, size_t group)
 {
     uint64_t bytes[MT_LEAK_MOST_ENDS] = {0};

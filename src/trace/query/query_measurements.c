@@ -1,5 +1,5 @@
-/* Queries about the settings and measurements of a run, and about figures that rest on measurements: the memory that the
- * driver says the process holds, and the durations of steps. */
+/* Queries about the settings and measurements of a run, and about figures that rest on measurements: the memory that
+ * the driver says the process holds, and the durations of steps. */
 #include "base/memory.h"
 #include "base/order.h"
 #include "trace/query/query.h"
@@ -57,7 +57,8 @@ static const char used_sql[] =
     "SELECT substr(name, 8), value, step FROM measurement WHERE run = ?1 AND name >= 'memory:' AND name < 'memory;'"
     " AND step = (SELECT max(step) FROM measurement WHERE run = ?1 AND name = 'memory:driver_used')";
 
-/* The last totals outside of the allocator, of which others count as libraries. Older programs stored them as measurements. */
+/* The last totals outside of the allocator, of which others count as libraries. Older programs stored them as
+ * measurements. */
 static const char outside_sql[] = "SELECT iif(kind IN ('context', 'nccl'), kind, 'library'), sum(bytes) FROM (SELECT "
                                   "kind, bytes, max(event) FROM outside"
                                   " WHERE run = ?1 GROUP BY kind, name) GROUP BY 1";

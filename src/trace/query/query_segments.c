@@ -1,5 +1,5 @@
-/* Queries about the memory that the allocator took from the device: segments, the parts of them that had memory, and the
- * segments that grew or shrank. */
+/* Queries about the memory that the allocator took from the device: segments, the parts of them that had memory, and
+ * the segments that grew or shrank. */
 #include "base/memory.h"
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"

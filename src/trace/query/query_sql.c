@@ -1,5 +1,5 @@
-/* Queries in SQL. The text comes from the user, and the file perhaps from a stranger. So SQLite's authorizer allows reading
- * and nothing else: no writing, no attaching, no setting of the connection. */
+/* Queries in SQL. The text comes from the user, and the file perhaps from a stranger. So SQLite's authorizer allows
+ * reading and nothing else: no writing, no attaching, no setting of the connection. */
 #include "base/text.h"
 #include "trace/query/query.h"
 

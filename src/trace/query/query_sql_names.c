@@ -1,4 +1,5 @@
-/* Lists the tables or columns of a trace when SQL names one that it lacks. SQLite says only which name it does not know. */
+/* Lists the tables or columns of a trace when SQL names one that it lacks. SQLite says only which name it does not
+ * know. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/query/query.h"

@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows, added by falling size. Those that are alike are merged once all of their size are there: comparing each with each takes
- * seconds for 100,000 different ones.
- * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last; of the others no two are alike. */
+/* Rows, added by falling size. Those that are alike are merged once all of their size are there: comparing each with
+ * each takes seconds for 100,000 different ones.
+ * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last; of the others no two are
+ * alike. */
 struct ranking {
     struct mt_top_row *rows;
     size_t count, size_begin;
 };
 
-/* Orders rows of one size so that those that are alike are together. Texts are kept, so equal ones have equal pointers. */
+/* Orders rows of one size so that those that are alike are together. Texts are kept, so equal ones have equal
+ * pointers. */
 static int compare_texts(const void *left, const void *right)
 {
     const struct mt_top_row *a = left, *b = right;

@@ -3,8 +3,8 @@
  *   blocks:     a        b        c d e f g h …        by alloc_event
  *   block_use:  ▶        ▶        ▶ ▶ ▶ ▶ ▶ ▶ …        a stretch is one scan
  *
- * The blocks of a window of events are a few that were live before it and all that began in it: each of the few is a stretch
- * of its own, and the rest is one. */
+ * The blocks of a window of events are a few that were live before it and all that began in it: each of the few is a
+ * stretch of its own, and the rest is one. */
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
 #include "trace/store/trace_format.h"
@@ -18,7 +18,8 @@ enum { STRETCH_GAP = 64 };
 #define USE_COLUMNS "allocation, reads, writes, first_use, last_use, idle_from, idle_to, copied_from, unread"
 enum { ALLOCATION, READS, WRITES, FIRST_USE, LAST_USE, IDLE_FROM, IDLE_TO, COPIED_FROM, UNREAD };
 
-/* Blocks with few rows between them: blocks[at..end). Invariant: visited rows are of allocations before blocks[at + 1]. */
+/* Blocks with few rows between them: blocks[at..end). Invariant: visited rows are of allocations before blocks[at +
+ * 1]. */
 struct use_stretch {
     const struct mt_run *run;
     const struct mt_block_row *blocks; /* all blocks */

@@ -16,14 +16,15 @@ struct open_segment {
     uint64_t mapped_bytes;
 };
 
-/* The places of an array that are used again: those below `used` that are not in `free`. Invariant: free_count <= used. */
+/* The places of an array that are used again: those below `used` that are not in `free`. Invariant: free_count <=
+ * used. */
 struct slots {
     uint64_t *free;
     size_t free_count, used;
 };
 
-/* Invariants: live[i] is the alloc of the live block whose id `by_id` maps to i; segments likewise by number. label_spans
- * has an entry for each label. */
+/* Invariants: live[i] is the alloc of the live block whose id `by_id` maps to i; segments likewise by number.
+ * label_spans has an entry for each label. */
 struct mt_walk {
     struct mt_trace *trace;   /* borrowed */
     const struct mt_run *run; /* borrowed */
@@ -203,7 +204,8 @@ void mt_walk_rewind(struct mt_walk *walk)
     forget(&walk->by_number, &walk->segment_slots);
 }
 
-/* Reads a column that holds a number below `count`; NULL is 0. Fails with MT_BAD_TRACE for another: the event `what`. */
+/* Reads a column that holds a number below `count`; NULL is 0. Fails with MT_BAD_TRACE for another: the event
+ * `what`. */
 static mt_status read_number(const struct mt_statement *row, int column, uint64_t count, const char *what,
                              uint32_t *out)
 {
@@ -306,7 +308,8 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
     return MT_OK;
 }
 
-/* Completes a free with the place of its alloc, and the label that the block has by then. False if it ends no live block. */
+/* Completes a free with the place of its alloc, and the label that the block has by then. False if it ends no live
+ * block. */
 static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t slot,
@@ -322,7 +325,8 @@ static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
     return true;
 }
 
-/* Completes a relabel with the place and the bytes of its alloc, whatever its own row says, and gives the live block its label. False if that is not live. */
+/* Completes a relabel with the place and the bytes of its alloc, whatever its own row says, and gives the live block
+ * its label. False if that is not live. */
 static bool relabel_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t slot,

@@ -70,8 +70,8 @@ static mt_status make(struct mt_database *database, bool is_file)
     return mt_database_execute(database, tables);
 }
 
-/* Makes the tables, unless they are there. A file of another program stays as it is. A catalogue is believed only if each of its
- * pages has a checksum, which SQLite's own shell and versions before format 2 do not write. */
+/* Makes the tables, unless they are there. A file of another program stays as it is. A catalogue is believed only if
+ * each of its pages has a checksum, which SQLite's own shell and versions before format 2 do not write. */
 static mt_status set_up(struct mt_database *database, bool is_file)
 {
     int64_t id, format, count;
@@ -206,7 +206,8 @@ static bool is_newest(const struct mt_run *runs, size_t count, size_t place)
     return runs[place].rank >= 0;
 }
 
-/* Visits the newest run of each rank in a trace; texts are valid during the call. Fails with MT_USAGE if it has none. */
+/* Visits the newest run of each rank in a trace; texts are valid during the call. Fails with MT_USAGE if it has
+ * none. */
 static mt_status visit_ranks(const char *path, void *context,
                              mt_status (*visit)(void *context, const struct mt_rank *rank))
 {

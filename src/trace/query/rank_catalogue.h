@@ -7,8 +7,8 @@
 
 struct mt_rank_catalogue;
 
-/* Opens the catalogue at `path`, which is made if it is not there; NULL: one in memory. The caller closes it, also after a
- * failure. */
+/* Opens the catalogue at `path`, which is made if it is not there; NULL: one in memory. The caller closes it, also
+ * after a failure. */
 mt_status mt_rank_catalogue_open(const char *path, struct mt_rank_catalogue **out);
 void mt_rank_catalogue_close(struct mt_rank_catalogue *catalogue); /* may be NULL */
 

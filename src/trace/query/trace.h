@@ -3,8 +3,8 @@
  * A trace may be anybody's: text may hold anything, categories need not be ours.
  *
  * Ownership: an opened trace belongs to the caller. All text in its answers is borrowed from it and valid until it is
- * closed; text in a row that is handed to a visitor is valid during the call. Arrays belong to the caller, who frees them;
- * they are NULL after a failure.
+ * closed; text in a row that is handed to a visitor is valid during the call. Arrays belong to the caller, who frees
+ * them; they are NULL after a failure.
  * Failures: MT_BAD_TRACE for a file that is no trace or is damaged, MT_USAGE for runs and steps that do not exist.
  * Threads: one at a time. A query of one run reads no rows of another. */
 #pragma once
@@ -27,9 +27,9 @@ void mt_trace_close(struct mt_trace *trace); /* may be NULL */
  * answers included, have equal pointers. */
 const char *mt_trace_keep(struct mt_trace *trace, const char *text);
 
-/* A run, as of the opening. Its events are first_event <= id < first_event + event_count. None of these ids is above the
- * highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more than the file has room for. So an array
- * with an element for each event is no larger than a few times the file. */
+/* A run, as of the opening. Its events are first_event <= id < first_event + event_count. None of these ids is above
+ * the highest in the trace, nor above MT_LAST_POSSIBLE_EVENT, and there are no more than the file has room for. So an
+ * array with an element for each event is no larger than a few times the file. */
 struct mt_run {
     int64_t id;                  /* from 1 */
     const char *name;            /* as given by --name; NULL: none */
@@ -102,8 +102,8 @@ enum { MT_ALL_STEPS = -2 };
  * precedes the first step, always exist. */
 mt_status mt_run_check_step(const struct mt_run *run, int64_t step);
 
-/* Reads the run's peak: zero bytes and no shares if it allocated nothing. The caller releases *out, also after a failure.
- * Reads summaries, and a few events. */
+/* Reads the run's peak: zero bytes and no shares if it allocated nothing. The caller releases *out, also after a
+ * failure. Reads summaries, and a few events. */
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
 
 /* Reads the bytes of the peak alone. */
@@ -125,8 +125,8 @@ struct mt_top_row {
     const char *span; /* "*" stands for the layer's number if several layers are merged */
     int64_t event;    /* event.id of the first of them */
     int64_t step;     /* of that event; -1: before the first */
-    /* Of a block that is listed singly: the line of the program's own code that asked, and the whole call stack (walk.h). "":
-     * not recorded; NULL: not listed singly. */
+    /* Of a block that is listed singly: the line of the program's own code that asked, and the whole call stack
+     * (walk.h). "": not recorded; NULL: not listed singly. */
     const char *line, *frames;
     const char *pool; /* the same: the private pool that has it; "": none */
 };
@@ -135,8 +135,8 @@ typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
 typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
 typedef enum mt_top_order { MT_TOP_BY_SINGLE, MT_TOP_BY_TOTAL } mt_top_order;
 
-/* The blocks that a ranking has, and its order: by the size of one, or of all that are alike. Texts are borrowed; NULL: any.
- * All zero: all blocks of the run, alike ones merged, by the size of one. */
+/* The blocks that a ranking has, and its order: by the size of one, or of all that are alike. Texts are borrowed; NULL:
+ * any. All zero: all blocks of the run, alike ones merged, by the size of one. */
 struct mt_top_choice {
     mt_top_grouping grouping;
     mt_top_moment moment;
@@ -179,8 +179,8 @@ struct mt_event_row {
     uint32_t stack;                                  /* alloc: the number of its call stack (walk.h); 0: not recorded */
 };
 
-/* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of them
- * fails, the query ends with that failure. */
+/* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of
+ * them fails, the query ends with that failure. */
 struct mt_event_visitor {
     void *context;
     mt_status (*begin)(void *context);
@@ -250,8 +250,8 @@ mt_status mt_trace_outside(struct mt_trace *trace, const struct mt_run *run, str
 /* Returns the sums with what is reserved: what a driver would count for the process. */
 struct mt_outside_row mt_outside_sum(const struct mt_outside_row *rows, size_t count, uint64_t reserved_bytes);
 
-/* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources may
- * disagree.
+/* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources
+ * may disagree.
  * Invariant: requested + rounding + cached + context + libraries + nccl + unexplained = used. */
 struct mt_used_row {
     int64_t step;        /* at whose end it was read; -1: before the first */
@@ -267,7 +267,8 @@ struct mt_used_row {
     bool is_estimate;    /* of the peak of reserved bytes on a simulated card, whose driver was not asked */
 };
 
-/* Reads the last reading of a run, or what is estimated of a simulated card. Fails with MT_USAGE if there is neither. */
+/* Reads the last reading of a run, or what is estimated of a simulated card. Fails with MT_USAGE if there is
+ * neither. */
 mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out);
 
 /* The timed parts of a step. */
@@ -311,8 +312,8 @@ struct mt_kernel_row {
     uint64_t total_ns; /* of their durations */
 };
 
-/* The kernels that ran in one phase. Invariants: the rows' total_ns and count sum to total_ns and count; the total_ns of
- * those that are products sum to product_ns. */
+/* The kernels that ran in one phase. Invariants: the rows' total_ns and count sum to total_ns and count; the total_ns
+ * of those that are products sum to product_ns. */
 struct mt_kernel_phase {
     const char *phase; /* "": of kernels that no op launched */
     uint64_t count, total_ns, product_ns;
@@ -358,7 +359,7 @@ struct mt_sql_visitor {
     mt_status (*visit)(void *context, size_t columns, const struct mt_sql_value *values);
 };
 
-/* Runs one statement that only reads. Fails with MT_USAGE if it would write, attach or change a setting, and if it is no
- * SQL. The parameter :run, if the text has it, is the number of `run`, which may be NULL. */
+/* Runs one statement that only reads. Fails with MT_USAGE if it would write, attach or change a setting, and if it is
+ * no SQL. The parameter :run, if the text has it, is the number of `run`, which may be NULL. */
 mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const char *sql,
                        const struct mt_sql_visitor *visitor);

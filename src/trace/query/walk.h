@@ -1,11 +1,11 @@
-/* A walk through a run, event by event, for export in another form. Only the labels, the spans, the stacks and the live blocks are
- * held in memory, however long the run.
+/* A walk through a run, event by event, for export in another form. Only the labels, the spans, the stacks and the live
+ * blocks are held in memory, however long the run.
  *
  *   events of the run ──▶ walk, which keeps the live blocks ──▶ one event after another, complete: a free has the fields
  *                                                             of its alloc
  *
- * A trace may be anybody's: an event that names a label, a span, a stack or a segment that does not exist is MT_BAD_TRACE. Frees of
- * blocks that are not live are passed over, as everywhere. Threads: one at a time. */
+ * A trace may be anybody's: an event that names a label, a span, a stack or a segment that does not exist is
+ * MT_BAD_TRACE. Frees of blocks that are not live are passed over, as everywhere. Threads: one at a time. */
 #pragma once
 
 #include "base/text.h"
@@ -24,7 +24,8 @@ struct mt_stack_row {
     uint64_t line;               /* 0: not known */
 };
 
-/* Reads the call stacks of a run: out_rows[number], where number 0 is none. Every parent is below its stack's number. */
+/* Reads the call stacks of a run: out_rows[number], where number 0 is none. Every parent is below its stack's
+ * number. */
 mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, struct mt_stack_row **out_rows,
                           size_t *out_count);
 
@@ -34,15 +35,15 @@ mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run,
 /* True for a file of Python that is neither PyTorch's, nor another package's, nor Python's own. */
 bool mt_stack_file_is_own(const char *file);
 
-/* Returns the innermost frame of the program's own Python; without any, the innermost frame whose line is known; NULL if there is
- * none. */
+/* Returns the innermost frame of the program's own Python; without any, the innermost frame whose line is known; NULL
+ * if there is none. */
 const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_t count, uint32_t stack);
 
 /* Adds its file and line, "train.py:41"; nothing if there is none. */
 void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
 
-/* Sets lines[i] to that line of the request of events[i]; "" for event 0, and where no stack was recorded. The trace keeps the
- * texts. */
+/* Sets lines[i] to that line of the request of events[i]; "" for event 0, and where no stack was recorded. The trace
+ * keeps the texts. */
 mt_status mt_trace_lines(struct mt_trace *trace, const struct mt_run *run, const int64_t *events, size_t count,
                          const char **lines);
 

@@ -93,8 +93,8 @@ static size_t chunk_of(const struct mt_address_map *map, mt_addr address)
     return low;
 }
 
-/* Returns the place of the first entry that ends after the address. It is one past the last of its chunk if the chunk has
- * none. */
+/* Returns the place of the first entry that ends after the address. It is one past the last of its chunk if the chunk
+ * has none. */
 static struct place place_of(const struct mt_address_map *map, mt_addr address)
 {
     struct place place = {chunk_of(map, address), 0};

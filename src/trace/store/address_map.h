@@ -27,8 +27,8 @@ struct mt_address_map {
 void mt_address_map_create(struct mt_address_map *map, size_t entry_bytes);
 void mt_address_map_release(struct mt_address_map *map);
 
-/* Returns the lowest entry that has an address in [begin, end), NULL if none has. It is valid until the next addition or
- * removal; its range must not be changed. */
+/* Returns the lowest entry that has an address in [begin, end), NULL if none has. It is valid until the next addition
+ * or removal; its range must not be changed. */
 void *mt_address_map_find(const struct mt_address_map *map, mt_addr begin, mt_addr end);
 
 /* Adds a copy of an entry, which must not overlap any other. */

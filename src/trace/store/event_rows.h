@@ -19,7 +19,7 @@ struct mt_event_row_visitor {
     mt_status (*row)(void *context, int64_t id, const struct mt_event_row_in *row);
 };
 
-/* Calls the visitor for each row of the range, by id. Returns its failure, or MT_BAD_TRACE if the rows can't be read or are
- * not in order, as in a damaged tree. */
+/* Calls the visitor for each row of the range, by id. Returns its failure, or MT_BAD_TRACE if the rows can't be read or
+ * are not in order, as in a damaged tree. */
 mt_status mt_event_rows_each(struct mt_database *database, struct mt_event_range range,
                              const struct mt_event_row_visitor *visitor);

@@ -91,7 +91,8 @@ uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr a
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
                         mt_span_id span);
 
-/* Finds the live block that begins at the address; its block_bytes are at least requested_bytes. False: there is none. */
+/* Finds the live block that begins at the address; its block_bytes are at least requested_bytes. False: there is
+ * none. */
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out);
 
 /* Sets the number of a stream. By default streams are numbered from 1 in the order of first use. Either set the numbers

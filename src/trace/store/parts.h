@@ -25,8 +25,9 @@ struct mt_part {
 
 struct mt_part_node;
 
-/* Invariants: the nodes from `root` are the parts that have memory, by segment, then offset, and do not overlap. The rows
- * are the parts that changed since the caller last set row_count to 0; if a part has several, the last one counts. */
+/* Invariants: the nodes from `root` are the parts that have memory, by segment, then offset, and do not overlap. The
+ * rows are the parts that changed since the caller last set row_count to 0; if a part has several, the last one
+ * counts. */
 struct mt_parts {
     struct mt_part_node *nodes; /* 0 is none */
     uint32_t used;              /* nodes in use or chained, node 0 included */

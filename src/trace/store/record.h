@@ -3,8 +3,8 @@
  *   ┌ head: kind, id, ┐┌ payload: length bytes in as many    ┐
  *   └ length          ┘└ records as they need, zeros after it ┘
  *
- * The records of one item are published together, before the first event that names it. Lengths are checked when records
- * are read back, since a file may hold anything. */
+ * The records of one item are published together, before the first event that names it. Lengths are checked when
+ * records are read back, since a file may hold anything. */
 #pragma once
 
 #include "trace/store/caveat.h"
@@ -52,5 +52,6 @@ static inline uint64_t mt_payload_records(uint64_t bytes)
 /* Producer: writes the item with a kind and id at ring->head without publishing it. There must be room. */
 void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring);
 
-/* Consumer: reads the payload of the head at `position`. False if it does not end before `end`, or the checksum is wrong. */
+/* Consumer: reads the payload of the head at `position`. False if it does not end before `end`, or the checksum is
+ * wrong. */
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end);

@@ -2,10 +2,10 @@
  *
  *   allocator ──emit──▶ ring (a shared mapping of TRACE-ring) ──writer thread──▶ SQLite (TRACE)
  *
- * emit copies 64 bytes and returns; a thread of the recorder drains the ring into the database. Emitted events survive the
  * emit copies 64 bytes and returns; a thread of the recorder drains the ring into the database. Emitted events survive
- * the process: after a kill, the next opening of the trace stores the records that are still in the ring. If the ring
- * is full, emit waits, and the run's row records how often and how long. If the writer fails (disk full), emit
+ * the emit copies 64 bytes and returns; a thread of the recorder drains the ring into the database. Emitted events
+ * survive the process: after a kill, the next opening of the trace stores the records that are still in the ring. If
+ * the ring is full, emit waits, and the run's row records how often and how long. If the writer fails (disk full), emit
  * continues without waiting, events without room count as lost, and the close reports the first error. */
 #pragma once
 

@@ -125,7 +125,8 @@ static inline union mt_record *mt_ring_record(const struct mt_ring *ring, uint64
     return &ring->records[position & ring->mask];
 }
 
-/* Producer: true if `count` more records fit. Reads the consumer's cache line only if the copy of the tail is too old. */
+/* Producer: true if `count` more records fit. Reads the consumer's cache line only if the copy of the tail is too
+ * old. */
 static inline bool mt_ring_has_room(struct mt_ring *ring, uint64_t count)
 {
     if (ring->head + count - ring->tail_seen <= ring->mask + 1)
@@ -135,7 +136,8 @@ static inline bool mt_ring_has_room(struct mt_ring *ring, uint64_t count)
     return ring->head + count - ring->tail_seen <= ring->mask + 1;
 }
 
-/* Producer: publishes the `count` records that were written from ring->head on, all at once. There was room for them. */
+/* Producer: publishes the `count` records that were written from ring->head on, all at once. There was room for
+ * them. */
 static inline void mt_ring_publish(struct mt_ring *ring, uint64_t count)
 {
     ring->head += count;

@@ -4,9 +4,9 @@
 #include "base/event.h"
 #include "trace/store/connection.h"
 
-/* The functions to call: first `label` for every label, then `event` for every event of the run. The sequence of an event
- * is its number in the run; its label is a number without a category in the upper bits. A free has the
- * place of its alloc. Texts are borrowed for the call. */
+/* The functions to call: first `label` for every label, then `event` for every event of the run. The sequence of an
+ * event is its number in the run; its label is a number without a category in the upper bits. A free has the place of
+ * its alloc. Texts are borrowed for the call. */
 struct mt_scan_visitor {
     void *context;
     void (*label)(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase, mt_span_id span);

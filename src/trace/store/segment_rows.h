@@ -1,4 +1,5 @@
-/* The segments of a run, from the events that map and unmap their memory: the rows of the tables segment and segment_part.
+/* The segments of a run, from the events that map and unmap their memory: the rows of the tables segment and
+ * segment_part.
  *
  * A number that occurs again after its segment ended begins another row. Unmapping without memory does nothing.
  *

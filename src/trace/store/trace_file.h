@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* Resolves `path`: *out is a copy of it or, if it is a symbolic link, the path of its target. The caller frees *out, which
- * is NULL after a failure. The file need not exist. Fails with MT_USAGE if the path is empty, with MT_FAILED if it is a
- * link to nothing. */
+/* Resolves `path`: *out is a copy of it or, if it is a symbolic link, the path of its target. The caller frees *out,
+ * which is NULL after a failure. The file need not exist. Fails with MT_USAGE if the path is empty, with MT_FAILED if
+ * it is a link to nothing. */
 mt_status mt_trace_file_resolve(const char *path, char **out);
 
 /* Fails with MT_BAD_TRACE unless there is a regular file, with MT_FAILED if that can't be determined. */

@@ -8,8 +8,8 @@
 /* Checks the file. Fails if it can't be read. */
 mt_status mt_verify_file(struct mt_database *database, struct mt_verify_rows *out);
 
-/* Begins to check the file of `database` on a thread. Returns NULL if the file is too small for that, another connection
- * would not see the same, or there is no thread. */
+/* Begins to check the file of `database` on a thread. Returns NULL if the file is too small for that, another
+ * connection would not see the same, or there is no thread. */
 struct mt_verify_file;
 struct mt_verify_file *mt_verify_file_begin(struct mt_database *database);
 

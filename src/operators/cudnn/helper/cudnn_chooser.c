@@ -1,5 +1,5 @@
-/* PyTorch takes the first plan of cuDNN's instant heuristics that its filters keep and that can be built, then of the fallback
- * list; with torch.backends.cudnn.benchmark it tries all of both lists
+/* PyTorch takes the first plan of cuDNN's instant heuristics that its filters keep and that can be built, then of the
+ * fallback list; with torch.backends.cudnn.benchmark it tries all of both lists
  * (aten/src/ATen/native/cudnn/Conv_v8.cpp: run_single_conv, filterEngineConfigs). */
 #include "operators/cudnn/helper/cudnn_chooser.h"
 
@@ -284,8 +284,8 @@ static cudnn_descriptor make_heuristics(const struct choice *choice, int mode)
     return made;
 }
 
-/* Returns the configuration at a place of the list; NULL after the last. Asks for no more than needed, so that the log names the
- * engines before it and no others, after the first `kept`. */
+/* Returns the configuration at a place of the list; NULL after the last. Asks for no more than needed, so that the log
+ * names the engines before it and no others, after the first `kept`. */
 static cudnn_descriptor find_configuration(const struct choice *choice, cudnn_descriptor heuristics, int64_t place,
                                            int64_t kept, struct mt_cudnn_plans *out)
 {

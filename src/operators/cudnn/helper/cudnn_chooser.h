@@ -1,4 +1,5 @@
-/* The plans that PyTorch's call of a convolution may take, on a card that is described as cuDNN wants it. One thread. */
+/* The plans that PyTorch's call of a convolution may take, on a card that is described as cuDNN wants it. One
+ * thread. */
 #pragma once
 
 #include "operators/cudnn/helper/cudnn_backend.h"

@@ -1,10 +1,10 @@
-/* memtrace_cudnn: a process that asks cuDNN about convolutions on a card that is not there, so that cuDNN is never loaded into a
- * program that is run dry, and nothing that goes wrong in it ends that program.
+/* memtrace_cudnn: a process that asks cuDNN about convolutions on a card that is not there, so that cuDNN is never
+ * loaded into a program that is run dry, and nothing that goes wrong in it ends that program.
  *
  *     memtrace_cudnn LIBRARY PROPERTIES SECONDS
  *
- * LIBRARY is the path of libcudnn.so.9, PROPERTIES the card's, in JSON. Answers over the socket that is its standard input
- * (cudnn_messages.h), until that is closed. A question that takes longer than SECONDS ends it. */
+ * LIBRARY is the path of libcudnn.so.9, PROPERTIES the card's, in JSON. Answers over the socket that is its standard
+ * input (cudnn_messages.h), until that is closed. A question that takes longer than SECONDS ends it. */
 #include "operators/cudnn/cudnn_messages.h"
 #include "operators/cudnn/helper/cudnn_chooser.h"
 #include "operators/cudnn/helper/cudnn_reasons.h"
@@ -21,7 +21,8 @@ static bool send_all(const void *message, size_t bytes)
     return send(MT_CUDNN_SOCKET, message, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-/* Returns why cuDNN does not accept a card. Newer versions load the driver's library, which a machine without a card lacks. */
+/* Returns why cuDNN does not accept a card. Newer versions load the driver's library, which a machine without a card
+ * lacks. */
 static const char *reason_of_refusal(void)
 {
     return dlopen("libcuda.so.1", RTLD_LAZY) != NULL

@@ -1,4 +1,5 @@
-/* The engines that cuDNN leaves out of its list, and why: cuDNN says so in its log, through cudnnSetCallback. One thread. */
+/* The engines that cuDNN leaves out of its list, and why: cuDNN says so in its log, through cudnnSetCallback. One
+ * thread. */
 #pragma once
 
 #include "operators/cudnn/helper/cudnn_backend.h"

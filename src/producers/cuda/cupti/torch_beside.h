@@ -1,5 +1,5 @@
-/* The library that watches PyTorch's own allocator in this process, if there is one: libmemtrace_torch.so. It writes the
- * trace then, and is told here what CUDA's functions give, since it alone knows which of that its allocator took.
+/* The library that watches PyTorch's own allocator in this process, if there is one: libmemtrace_torch.so. It writes
+ * the trace then, and is told here what CUDA's functions give, since it alone knows which of that its allocator took.
  *
  * Threads: any. */
 #pragma once

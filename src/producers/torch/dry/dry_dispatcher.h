@@ -30,8 +30,8 @@ namespace mt_dry
 {
 
 /* kernels_of::kernel(op, key) returns the kernel that was registered for a key. Throws c10::Error if there is none.
- * kernels_of::add(op, key, kernel) registers one for as long as the operator is defined. The caller holds the dispatcher's lock,
- * as a listener does. */
+ * kernels_of::add(op, key, kernel) registers one for as long as the operator is defined. The caller holds the
+ * dispatcher's lock, as a listener does. */
 using kernels_of = c10::TypedOperatorHandle<reader_of_kernels>;
 
 } // namespace mt_dry

@@ -1,4 +1,5 @@
-/* Attention inside of nn.TransformerEncoderLayer and nn.MultiheadAttention in evaluation: one operator that calls others.
+/* Attention inside of nn.TransformerEncoderLayer and nn.MultiheadAttention in evaluation: one operator that calls
+ * others.
  * Source: aten/src/ATen/native/transformers/cuda/attention.cu and attention.cpp.
  *
  * B texts of T tokens, D features, H heads of D / H features each; or nested tensors of such texts (dry_nested.cpp). */
@@ -49,7 +50,8 @@ Tensor by_heads(const Tensor &tokens, int64_t features, int64_t heads)
     return tokens.view({tokens.size(0), -1, heads, features / heads}).transpose(1, 2);
 }
 
-/* True if a fused kernel takes the attention. None takes a mask of padding, (B, T), or a nested tensor with a text of one token. */
+/* True if a fused kernel takes the attention. None takes a mask of padding, (B, T), or a nested tensor with a text of
+ * one token. */
 bool is_fused(const Tensor &tokens, int64_t features, int64_t heads, const optional_tensor &mask)
 {
     if (mask.has_value() || features / heads % 8 != 0)

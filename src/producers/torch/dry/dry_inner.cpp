@@ -231,7 +231,8 @@ bool is_enough(int64_t bytes, const mt_byte_range &range = {})
     }
 }
 
-/* Returns the bytes that PyTorch's allocator counts as available: the card's free ones, or its own largest free block. */
+/* Returns the bytes that PyTorch's allocator counts as available: the card's free ones, or its own largest free
+ * block. */
 int64_t most_available()
 {
     memtrace_torch_figures figures;

@@ -287,8 +287,8 @@ Tensor judged_shape(const Tensor &tensor)
     return closed_shape(padded_shape(tensor));
 }
 
-/* Rules of fused kernels for nested tensors (sdp_utils_cpp.h): no empty text, heads of whole vectors, and no gradient from the
- * memory-efficient kernel. */
+/* Rules of fused kernels for nested tensors (sdp_utils_cpp.h): no empty text, heads of whole vectors, and no gradient
+ * from the memory-efficient kernel. */
 void limit_to_nested(mt_attention_request *request, const Tensor &query)
 {
     const bool has_empty = has_text_shorter_than(query, 1);

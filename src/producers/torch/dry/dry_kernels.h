@@ -8,7 +8,8 @@ namespace mt_dry
 
 using torch::jit::Stack;
 
-/* Allocates the results that a meta kernel returned for twins, and the scratch memory of the call. Returns them without values. */
+/* Allocates the results that a meta kernel returned for twins, and the scratch memory of the call. Returns them without
+ * values. */
 Stack place_results(const call &call, twins *shapes, Stack results);
 
 } // namespace mt_dry

@@ -39,8 +39,8 @@ int memtrace_dry_operator(const char *name);
  * PyTorch does not know the operator. */
 int memtrace_dry_shared(const char *name);
 
-/* The same for sparse and nested tensors. If there is no such function, the operator is refused, unless it has a kernel of our
- * own. */
+/* The same for sparse and nested tensors. If there is no such function, the operator is refused, unless it has a kernel
+ * of our own. */
 int memtrace_dry_sparse(const char *name, int is_shared);
 int memtrace_dry_nested(const char *name, int is_shared);
 
@@ -65,8 +65,8 @@ enum { MEMTRACE_DRY_OF_ALL, MEMTRACE_DRY_OF_STREAM, MEMTRACE_DRY_OF_THREAD, MEMT
 int memtrace_dry_route_begin(int device, uint64_t first, uint64_t second, int whose);
 int memtrace_dry_route_end(int device, uint64_t first, uint64_t second);
 
-/* Begins a capture of the current stream, whose allocations come from a pool until memtrace_dry_route_end, and sets *out_graph to the
- * number of the graph. Returns 0; 1 if the stream is captured, or another capture uses the pool. */
+/* Begins a capture of the current stream, whose allocations come from a pool until memtrace_dry_route_end, and sets
+ * *out_graph to the number of the graph. Returns 0; 1 if the stream is captured, or another capture uses the pool. */
 int memtrace_dry_capture_begin(uint64_t first, uint64_t second, uint64_t *out_graph);
 
 /* Frees what a graph holds of the card's generator. */
@@ -103,7 +103,8 @@ void memtrace_dry_forbid_storage(void *storage, const char *words);
  * finds PyTorch's libraries and leaves them unchanged. */
 void memtrace_dry_skip_launches(void);
 
-/* Records that the CUDA kernel of another library's operator ("library::name.overload") is a Python function, which runs. */
+/* Records that the CUDA kernel of another library's operator ("library::name.overload") is a Python function, which
+ * runs. */
 void memtrace_dry_python_kernel(const char *name);
 
 /* Makes the thread's next call of another library's operator take its results from the fake kernel instead of the

@@ -1,8 +1,9 @@
 /* PyTorch's compiled meta kernels, which compute the shapes, strides and dtypes of results.
  *
- * As torch is imported, Python registers meta functions of its own for half of the operators. They support symbolic sizes,
- * and take a hundred times as long. They hide the compiled kernels, which are used again while shapes are computed for a call
- * on a card, also for the operators that it calls. At other times, as for fake tensors, Python's are used.
+ * As torch is imported, Python registers meta functions of its own for half of the operators. They support symbolic
+ * sizes, and take a hundred times as long. They hide the compiled kernels, which are used again while shapes are
+ * computed for a call on a card, also for the operators that it calls. At other times, as for fake tensors, Python's
+ * are used.
  *
  *   before Python's ──▶ keep_compiled_shapes
  *   after           ──▶ use_compiled_shapes

@@ -1,7 +1,8 @@
-/* Nested tensors on the card: B texts of different lengths, one after the other in a dense buffer. Their sizes are on the host.
+/* Nested tensors on the card: B texts of different lengths, one after the other in a dense buffer. Their sizes are on
+ * the host.
  *
- * Ours are what nn.TransformerEncoder uses in evaluation with a mask of padding. They allocate what the functions for CUDA in
- * aten/src/ATen/native/nested do. H is the number of heads, D the size of each. */
+ * Ours are what nn.TransformerEncoder uses in evaluation with a mask of padding. They allocate what the functions for
+ * CUDA in aten/src/ATen/native/nested do. H is the number of heads, D the size of each. */
 #include "producers/torch/dry/dry_assumed.h"
 #include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_device.h"
@@ -75,8 +76,8 @@ bool has_own_kernel(const Tensor &tensor)
     return tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kHalf;
 }
 
-/* Selects the elements by a mask of all, as masked_select does: by the indices of its true elements. The scratch memory in which
- * nonzero finds them is unknown. */
+/* Selects the elements by a mask of all, as masked_select does: by the indices of its true elements. The scratch memory
+ * in which nonzero finds them is unknown. */
 Tensor select_by_mask(const Tensor &padded, const Tensor &sizes)
 {
     const int64_t elements = elements_of(sizes);
@@ -180,7 +181,8 @@ std::tuple<Tensor, Tensor, Tensor> split_nested_heads(const Tensor &packed, cons
     return {all.select(0, 0), all.select(0, 1), all.select(0, 2)};
 }
 
-/* Returns the mask (B, T) of the padding of texts, on the host. PyTorch's own function for it is not exported by version 2.6. */
+/* Returns the mask (B, T) of the padding of texts, on the host. PyTorch's own function for it is not exported by
+ * version 2.6. */
 Tensor mask_of_padding(const Tensor &nested, int64_t tokens)
 {
     const Tensor mask = at::ones({nested.size(0), tokens}, at::kBool);

@@ -173,8 +173,8 @@ Tensor gradient_of_weight(const Tensor &large, const Tensor &small, const Tensor
     return made;
 }
 
-/* Copies the output's gradient if its memory format differs from the input's. Each gradient is computed before the next is
- * allocated. */
+/* Copies the output's gradient if its memory format differs from the input's. Each gradient is computed before the next
+ * is allocated. */
 two_gradients cudnn_gradients(const Tensor &input, const Tensor &of_output, const Tensor &weight, IntArrayRef padding,
                               IntArrayRef stride, IntArrayRef dilation, int64_t, bool benchmark, bool deterministic,
                               bool allow_tf32, std::array<bool, 2> asked)

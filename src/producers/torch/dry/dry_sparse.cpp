@@ -1,8 +1,8 @@
 /* Sparse COO tensors on the card: indices and values, which are dense tensors there.
  *
  * nnz, the number of stored elements, depends on values once equal indices are added up: it follows the rule of unique.
- * Ours allocate what aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu and SparseCUDATensorMath.cu do, except for scratch
- * memory of thrust and cuSPARSE. */
+ * Ours allocate what aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu and SparseCUDATensorMath.cu do, except for
+ * scratch memory of thrust and cuSPARSE. */
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_layouts.h"
 #include "producers/torch/dry/dry_values.h"
@@ -159,8 +159,8 @@ void multiply_values(const Tensor &added, const Tensor &sparse, const Tensor &de
     mark(out, is_there && is_known);
 }
 
-/* Computes beta * added + alpha * sparse @ dense: (M, N), of (M, K) and (K, N). cuSPARSE takes row offsets, 32-bit indices
- * and a result by columns. */
+/* Computes beta * added + alpha * sparse @ dense: (M, N), of (M, K) and (K, N). cuSPARSE takes row offsets, 32-bit
+ * indices and a result by columns. */
 Tensor &multiply_matrices(const Tensor &added, const Tensor &sparse, const Tensor &dense, const at::Scalar &beta,
                           const at::Scalar &alpha, Tensor &out)
 {

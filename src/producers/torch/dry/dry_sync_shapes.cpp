@@ -1,5 +1,5 @@
-/* Shapes of the operators behind SyncBatchNorm, which PyTorch has for CUDA alone: aten/src/ATen/native/cuda/Normalization.cuh.
- * C is the number of channels. */
+/* Shapes of the operators behind SyncBatchNorm, which PyTorch has for CUDA alone:
+ * aten/src/ATen/native/cuda/Normalization.cuh. C is the number of channels. */
 #include "producers/torch/dry/dry_device.h"
 
 #include <ATen/AccumulateType.h>

@@ -78,7 +78,8 @@ template <typename function> void each_tensor(const c10::IValue &value, function
     }
 }
 
-/* Returns the bytes that a storage needs to hold the tensor; 0 if it is empty. Fails with c10::Error if they overflow. */
+/* Returns the bytes that a storage needs to hold the tensor; 0 if it is empty. Fails with c10::Error if they
+ * overflow. */
 inline uint64_t needed_bytes(const at::Tensor &tensor)
 {
     return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
