@@ -5,7 +5,7 @@
  *
  * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence,
  * 16384 unless given. `lengths` measures 16 heads of 64, 80 and 128 features in bf16 instead, 16,384 tokens in
- * sequences of 1,024 to 16,384, and how far results are from those of double precision. Times are medians of some
+ * sequences of 1,024 to 16,384, and how far results are from results in double precision. Times are medians of some
  * launches, by the card's clock. Without a usable card nothing is measured. */
 #include "base/memory.h"
 #include "base/text.h"

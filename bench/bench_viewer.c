@@ -1,7 +1,7 @@
 /* The timeline page: how long the program takes to write it, and how it is in a browser (tests/viewer/measure.mjs), of
- * a million allocations and of five million: steps of the 2.7B model, with times as a card's clock gives them. Beside
- * it PyTorch's viewer of the same blocks, if MEMORY_VIZ names a folder with that (tests/viewer/memory_viz.mjs), and of
- * a tenth of them.
+ * a million allocations and of five million: steps of the 2.7B model, with times as a card's clock gives them. Also
+ * PyTorch's viewer of the same blocks and of a tenth of them, if MEMORY_VIZ names its folder
+ * (tests/viewer/memory_viz.mjs).
  *
  * Without Node, its modules or Chromium, the browser's part is left out. */
 #include "base/clock.h"

@@ -43,8 +43,8 @@ static void a_run_comes_back_from_its_snapshot(void **state)
     }
 }
 
-/* A program that allocates and frees at random on several streams, from stacks and from spans that need not be those of
- * the labels, labels some blocks anew, and has some requests refused. */
+/* A program that allocates and frees at random on several streams, from stacks and from spans that may differ from the
+ * labels' spans, labels some blocks anew, and has some requests refused. */
 struct wanderer {
     struct mt_alloc *alloc;
     uint64_t seed, draws;

@@ -59,8 +59,8 @@ static void ranges_and_kernels_are_those_of_the_process(void **state)
     assert_says(import_database(two_ranks, "--device 0")->out, "That is device 0 alone: 3 more events");
 }
 
-/* Ranges of one thread nest, the longest outside where several begin at once; those of another thread are apart. A name
- * that repeats the one around it has it once, and names may be numbers of texts. */
+/* Ranges of one thread nest, the longest outside where several begin at once; ranges of another thread are apart. A
+ * name that repeats the one around it has it once, and names may be numbers of texts. */
 static void ranges_lie_in_each_other_by_thread(void **state)
 {
     (void)state;

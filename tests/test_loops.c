@@ -1,5 +1,5 @@
 /* Training loops other than the usual one: without an optimizer, with the last output kept, with backward inside of the
- * autocast region. Reserved bytes are compared with those of PyTorch 2.11, measured on an H100 with the workspaces of
+ * autocast region. Reserved bytes are compared with PyTorch 2.11's, measured on an H100 with the workspaces of
  * an A100 (CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8), each in a process of its own. */
 #include "recorded_training.h"
 

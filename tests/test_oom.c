@@ -199,8 +199,8 @@ static void one_screen_says_it_all(void **state)
     assert_true(lines <= 55);
 }
 
-/* Fills two segments of 20 MiB, leaves a hole beside every other block, and asks for more than each holds: no hole
- * serves, though all together would. */
+/* Fills two segments of 20 MiB, leaves a gap next to every other block, and requests more than each gap has: none
+ * is large enough, though all together would be. */
 static void scatter(struct mt_alloc *alloc, mt_label_id label)
 {
     enum { BLOCKS = 10 };

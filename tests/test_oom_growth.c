@@ -50,8 +50,8 @@ static bool is_met(uint64_t mib, const char *options, json_int_t blocks)
     return outcome.code == MT_OK || outcome.blocks > blocks;
 }
 
-/* A segment or page that is given back for a request is kept where there is more memory, and all after it lies
- * elsewhere. */
+/* A segment or page that is released for a request is kept if there is more memory, and all later ones have other
+ * addresses. */
 static bool has_given_back(void)
 {
     return count_events("kind = 1 AND id < (SELECT min(id) FROM event WHERE kind = 4)") > 0;

@@ -119,8 +119,8 @@ static void attention_is_chosen_as_the_card_would(void **state)
     assert_int_equal(chosen("h100", &wide), MT_ATTENTION_MATH);
 }
 
-/* Returns what attention by cuDNN takes on the device beside its result and its two numbers: sums of rows, and a
- * workspace. */
+/* Returns what attention by cuDNN allocates on the device in addition to its result and its two numbers: sums of rows,
+ * and a workspace. */
 static void count_attention(int64_t queries, bool keeps_sums, int *out_sums, int64_t *out_workspace)
 {
     struct made made = {.call.name = "aten::_scaled_dot_product_cudnn_attention"};

@@ -48,8 +48,7 @@ struct material {
     size_t label_count, block_count, segment_count, part_count, mark_count;
 };
 
-/* Reads the uses of the rows: a block whose label changes is several, of which the first has the uses that lie in
- * it. */
+/* Reads the uses of the rows. A block whose label changes has several rows; uses are read for the first. */
 static mt_status read_uses(struct material *all)
 {
     struct mt_block_row *whole;

@@ -1,4 +1,4 @@
-/* The tables of a report: bytes equal those of the trace, sums add up, and sentences and published figures stand where
+/* The tables of a report: bytes equal the trace's, sums add up, and sentences and published figures stand where
  * runs support them. */
 #include "program.h"
 #include "report_reader.h"

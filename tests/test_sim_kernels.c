@@ -1,5 +1,5 @@
 /* Kernels on sim: each op counts as one, with its label, step and estimated time; answers call them estimates; and the
- * shares of matrix products are near those of PyTorch's kernels on an H200 (tests/data/kernels_h200.json). */
+ * shares of matrix products are near the shares of PyTorch's kernels on an H200 (tests/data/kernels_h200.json). */
 #include "device/device.h"
 #include "report_reader.h"
 

@@ -25,8 +25,8 @@ void mt_category_set_release(struct mt_category_set *set);
  * MT_CATEGORY_OTHER for "", and for a new name when the set is full. */
 mt_category mt_category_set_add(struct mt_category_set *set, const char *name);
 
-/* Returns a category's name, which lives as long as the set; that of MT_CATEGORY_OTHER if the set has no such
- * category. */
+/* Returns a category's name, which lives as long as the set; the name of MT_CATEGORY_OTHER if the set does not
+ * have the category. */
 const char *mt_category_set_name(const struct mt_category_set *set, mt_category category);
 
 static inline uint32_t mt_category_set_count(const struct mt_category_set *set)

@@ -1,6 +1,6 @@
-/* Keeps SIGXFSZ from a thread that writes a trace. The system sends that signal, beside the error, when a file may grow
- * no further (RLIMIT_FSIZE), and it ends the process. A program must not end because its trace can't be written, so
- * between these two functions the write fails with the error alone.
+/* Keeps SIGXFSZ from a thread that writes a trace. The system sends that signal, in addition to the error, when a file
+ * may grow no further (RLIMIT_FSIZE), and it ends the process. A program must not end because its trace can't be
+ * written, so between these two functions the write fails with the error alone.
  *
  * Any thread may call them, for itself. */
 #pragma once

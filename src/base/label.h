@@ -64,7 +64,7 @@
     X(INFERRED, "inferred")
 
 #define X(name, text) MT_CATEGORY_##name,
-/* The numbers of categories that a program names come after those of the built-in ones; arrays by category have room
+/* The numbers of categories that a program names come after the built-in categories; arrays by category have room
  * for MT_MOST_CATEGORIES. */
 typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIES = 64 } mt_category;
 #undef X

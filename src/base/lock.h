@@ -3,13 +3,13 @@
  * mt_mutex is a mutex of the system, for sections that wait for something. The other two are for sections of some tens
  * of nanoseconds. Each is one word; neither is fair. No lock is recursive.
  *
- * mt_lock is taken with one atomic exchange and given back with a store: 2 ns where a pthread mutex takes 6. A thread
+ * mt_lock is locked by one atomic exchange and unlocked by a store: 2 ns where a pthread mutex takes 6. A thread
  * that finds it held tries again for a moment, then yields, then sleeps, because the holder may wait for a slow disk.
  *
  * mt_biased_lock saves the exchange, too, while one thread alone uses it. An exchange waits for every store before it.
- * On some processors, and after stores to memory that another core reads, that is most of what a short section takes.
- * So the first thread to take a biased lock becomes its owner, and takes it with a store and a load until another
- * thread wants it:
+ * On some processors, and after stores to memory that another core reads, waiting takes most of the time of a short
+ * section. So the first thread to take a biased lock becomes its owner, and takes it with a store and a load until
+ * another thread wants it:
  *
  *   the owner                  another thread
  *   is_inside = true           is_shared = true

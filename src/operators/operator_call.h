@@ -1,4 +1,4 @@
-/* A call of one of PyTorch's operators, and what it takes inside on a card: the words between the table
+/* A call of one of PyTorch's operators, and its scratch memory on a card: the words between the table
  * (operator_plan.h) and those who run the operators. C11 and C++, with nothing but numbers, since it also stands
  * between two libraries.
  *

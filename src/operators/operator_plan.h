@@ -1,4 +1,4 @@
-/* What operators of PyTorch and of well-known libraries take inside on a card, beside their results: one table, whose
+/* Scratch memory of operators of PyTorch and of well-known libraries on a card: one table, whose
  * rows are pure functions of the call's shapes and of the card. */
 #pragma once
 
@@ -40,8 +40,9 @@ extern const int mt_operator_row_count;
 /* Returns the row of an operator ("aten::add_"), in place or not; NULL if the table does not have it. */
 const struct mt_operator_row *mt_operator_find(const char *name);
 
-/* Writes what a call takes inside, of at most MT_INNER_MOST actions. Returns their count; MT_INNER_UNKNOWN if the table
- * does not have the operator. `convolutions` answers questions about convolutions; NULL: they are estimated. */
+/* Writes the actions that allocate a call's scratch memory, at most MT_INNER_MOST. Returns their count;
+ * MT_INNER_UNKNOWN if the table does not have the operator. `convolutions` answers questions about convolutions; NULL:
+ * they are estimated. */
 int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_source *convolutions,
                      const struct mt_operator_call *call, struct mt_inner *out);
 

@@ -1,5 +1,5 @@
-/* Reductions of tensors of any shape: their dimensions are sorted and joined as PyTorch's TensorIterator does, and what
- * is left tells how the launcher spreads the work. */
+/* Reductions of tensors of any shape: their dimensions are sorted and joined as PyTorch's TensorIterator does, and the
+ * dimensions that are left decide how the launcher spreads the work. */
 #include "operators/operator_memory.h"
 #include "operators/operator_plan.h"
 

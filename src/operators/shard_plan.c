@@ -58,7 +58,7 @@ MT_RULE(split_copy)
 }
 
 /* _chunk_cat(tensors, dim, num_chunks[, out]): addresses, the tensor of each block, places, and sizes with and without
- * padding. The table is given back before the result is taken. */
+ * padding. The table is freed before the result is allocated. */
 MT_RULE(chunk_cat)
 {
     const struct mt_argument *list = mt_call_list(call, "tensors", MT_ARGUMENT_TENSORS);

@@ -140,7 +140,7 @@ static bool is_estimate(const struct transform *t)
     return is_odd_plane || t->last > LISTED || t->real_bytes != MT_FLOAT_BYTES;
 }
 
-/* Returns the range of an estimate. Of 22 plans on an H200 (tests/data/operators), those of large odd rows took up to
+/* Returns the range of an estimate. Of 22 plans on an H200 (tests/data/operators), plans of large odd rows needed up to
  * 2.5 times as much, the others between 0.99 and 1.02 times. */
 static struct mt_byte_range range_of(const struct transform *t, int64_t bytes)
 {

@@ -114,7 +114,7 @@ static void add_loop(const struct mt_leaks *leaks, uint64_t bytes, struct mt_tex
                 MT_SIZE(bytes), count);
 }
 
-/* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more
+/* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to the end of step 4: Loss of sum at model.loss and 2 more
  * kinds". */
 static void add_leaks(const struct mt_leaks *leaks, const struct mt_observations *observations, uint64_t bytes,
                       struct mt_text *out)

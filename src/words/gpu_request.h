@@ -1,4 +1,4 @@
-/* Requests for GPUs with enough memory, as schedulers write them. The forms are those of the documentation of Slurm
+/* Requests for GPUs with enough memory, as schedulers write them. The forms are from the documentation of Slurm
  * (gres.html), Kubernetes (scheduling GPUs; GPU Feature Discovery; dynamic resource allocation), HAMi, KAI Scheduler
  * (GPU sharing) and SkyPilot (YAML specification) in 2026. */
 #pragma once

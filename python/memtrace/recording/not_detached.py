@@ -38,7 +38,7 @@ class Suspect(NamedTuple):
 
 
 def state_of(gradient: Optional[torch.Tensor]) -> tuple[int, int]:
-    """Returns a gradient's id and version, one of which changes when backward adds to it."""
+    """Returns a gradient's id and version. One of the two changes when backward adds to it."""
     return (0, 0) if gradient is None else (id(gradient), gradient._version)
 
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PART = 20 }; /* of what is allocated at the moment */
+enum { LEAST_PART = 20 }; /* of the bytes that are allocated at the moment */
 
 static bool is_half(const struct mt_label_row *label)
 {

@@ -131,7 +131,7 @@ static mt_status sum_calls(const struct mt_question *question, const struct call
     return status;
 }
 
-/* Adds the activations of the first call if those of the next one are also for no backward, as in a loop of evaluation.
+/* Adds the activations of the first call if the next call's are also for no backward, as in a loop of evaluation.
  * After a failed attempt, the next one is read. */
 static mt_status add_unread(const struct mt_question *question, const struct calls *calls,
                             struct mt_moment_blocks moment, struct mt_observations *out)

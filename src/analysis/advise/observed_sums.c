@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LEAST_PART = 10 };  /* of what is allocated */
+enum { LEAST_PART = 10 };  /* of the allocated bytes */
 enum { MOST_LAYERS = 64 }; /* that are distinguished */
 
 bool mt_label_is_role(const struct mt_label_row *label, mt_role role)

@@ -34,7 +34,7 @@ void mt_block_sum_add(const struct mt_moment_blocks *moment, size_t index, struc
 /* Returns the sum over the blocks whose labels count. */
 struct mt_block_sum mt_block_sum_of(const struct mt_moment_blocks *moment, bool (*counts)(const struct mt_label_row *));
 
-/* True if a sum is at least a tenth of what is allocated at the moment. */
+/* True if a sum is at least a tenth of the bytes that are allocated at the moment. */
 bool mt_block_sum_counts(const struct mt_moment_blocks *moment, struct mt_block_sum sum);
 
 /* Adds an observation about a sum, with the line that allocated its largest block. Nothing if the sum

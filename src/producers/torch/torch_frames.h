@@ -8,7 +8,7 @@
  * But while a thread runs our code, it changes none of its frames, and their code objects stay alive. So nothing is
  * locked, and no reference is counted.
  *
- * The places of fields are those of CPython 3.9 to 3.12, and what 3.13 and 3.14 say of themselves (_Py_DebugOffsets).
+ * Offsets of fields are known for CPython 3.9 to 3.12; 3.13 and 3.14 export them (_Py_DebugOffsets).
  * As they are no interface, python/memtrace/recording/stacks.py compares a walk with Python's answers before the first
  * is used.
  *

@@ -103,7 +103,7 @@ mt_status mt_trace_uses_visit(struct mt_trace *trace, const struct mt_run *run, 
  * the end of the run. */
 mt_status mt_use_check(const struct mt_use_row *use, const struct mt_run *run, int64_t alloc_event, int64_t free_event);
 
-/* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of
+/* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of the stack of
  * blocks[i] (walk.h), below `stack_count`; 0: not recorded. `out` is all zero, as above. */
 mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                            size_t count, size_t stack_count, uint32_t *out);

@@ -1,6 +1,6 @@
 /* Queries about kernels: their time by phase and name, and each kernel by itself.
  *
- * SQLite sums by name and label, of which a step has a few thousand pairs; the times by phase and name are added up
+ * SQLite sums by pairs of name and label, a few thousand in a step; the times by phase and name are added up
  * from these sums. */
 #include "base/memory.h"
 #include "base/order.h"
@@ -55,7 +55,7 @@ static bool is_product(const struct sum *sum)
 }
 
 /* Adds a sum of attention. The products of queries with keys and of weights with values are launched in the attention's
- * own span, the others in those of its projections. */
+ * own span, the others in the spans of its projections. */
 static void add_attention(struct mt_kernels *kernels, const struct sum *sum)
 {
     if (strcmp(sum->phase, "forward") != 0)

@@ -57,8 +57,8 @@ static const char used_sql[] =
     "SELECT substr(name, 8), value, step FROM measurement WHERE run = ?1 AND name >= 'memory:' AND name < 'memory;'"
     " AND step = (SELECT max(step) FROM measurement WHERE run = ?1 AND name = 'memory:driver_used')";
 
-/* The last totals outside of the allocator, of which others count as libraries. Older programs stored them as
- * measurements. */
+/* The last totals outside the allocator. Kinds other than context and NCCL count as libraries. Older programs stored
+ * them as measurements. */
 static const char outside_sql[] = "SELECT iif(kind IN ('context', 'nccl'), kind, 'library'), sum(bytes) FROM (SELECT "
                                   "kind, bytes, max(event) FROM outside"
                                   " WHERE run = ?1 GROUP BY kind, name) GROUP BY 1";

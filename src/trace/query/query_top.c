@@ -11,7 +11,7 @@
 
 /* Rows, added by falling size. Those that are alike are merged once all of their size are there: comparing each with
  * each takes seconds for 100,000 different ones.
- * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last; of the others no two are
+ * Invariant of merged rows: rows[size_begin..count) have the size that was added last; no two of the others are
  * alike. */
 struct ranking {
     struct mt_top_row *rows;

@@ -13,7 +13,7 @@
 
 #define MT_RANK_CATALOGUE "memtrace.ranks"
 
-/* Reads the ranks of `count` places: folders, of which the files *.db are read, and traces. A file that can't be read
+/* Reads the ranks of `count` places: traces, and folders with files *.db. A file that can't be read
  * is a problem, and no failure. Fails with MT_USAGE if a place is not there. Close in any case. */
 mt_status mt_ranks_open(const char *const *places, size_t count, struct mt_ranks *out);
 void mt_ranks_close(struct mt_ranks *ranks);

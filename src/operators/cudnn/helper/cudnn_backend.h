@@ -1,5 +1,5 @@
 /* cuDNN's backend interface, loaded as the program runs: descriptors that are made, described by attributes and
- * finished. The numbers are those of NVIDIA's reference of the cuDNN backend, which are stable.
+ * finished. The numbers are from NVIDIA's reference of the cuDNN backend, and stable.
  *
  * One thread. */
 #pragma once

@@ -1,5 +1,6 @@
 /* The library that watches PyTorch's own allocator in this process, if there is one: libmemtrace_torch.so. It writes
- * the trace then, and is told here what CUDA's functions give, since it alone knows which of that its allocator took.
+ * the trace then, and this passes it the memory that CUDA's functions allocate, since only that library knows which of
+ * it is its allocator's.
  *
  * Threads: any. */
 #pragma once
