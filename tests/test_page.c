@@ -48,7 +48,7 @@ struct material {
     size_t label_count, block_count, segment_count, part_count, mark_count;
 };
 
-/* Reads the uses of the rows. A block whose label changes has several rows; uses are read for the first. */
+/* Reads the uses of the rows. A block whose label changes has several rows; the first has the uses before the change. */
 static mt_status read_uses(struct material *all)
 {
     struct mt_block_row *whole;

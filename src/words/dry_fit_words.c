@@ -111,8 +111,8 @@ static void add_gap(struct mt_trial_rows *rows, const char *kind, const char *re
     rows->gaps[rows->gap_count++] = (struct mt_gap_row){kind, reason};
 }
 
-/* True if a trial lowers what the program reserves. Settings of the allocator help only if memory that is
- * reserved and not allocated is a tenth of the rest, and they must avoid half of it. */
+/* True if a trial lowers what the program reserves. Settings of the allocator count only if a tenth of the reserved
+ * memory is not allocated, and they save a twentieth of it. */
 static bool is_worthwhile(const struct mt_dry_fit *fit, const struct mt_dry_trial *trial)
 {
     enum { UNUSED_PART = 10, SAVED_PART = 20 };
