@@ -33,7 +33,7 @@ class Suspect(NamedTuple):
     """Gradients of another optimizer, which are needless if the program clears them before that optimizer's step."""
 
     optimizer: weakref.ref[Any]
-    gradients: list[tuple[torch.nn.Parameter, WeakTensor]]
+    gradients: list[tuple[WeakTensor, WeakTensor]]  # (parameter, gradient)
     found: Needless
 
 
@@ -60,6 +60,12 @@ def reach_of(roots: Iterable[Any]) -> Reach:
                 nodes.add(one._sequence_nr())
                 waiting.append(one)
     return Reach(frozenset(nodes), parameters, gradients)
+
+
+def is_gradient_of(find_parameter: WeakTensor, find_gradient: WeakTensor) -> bool:
+    """True if a parameter still has a gradient."""
+    parameter, gradient = find_parameter(), find_gradient()
+    return parameter is not None and gradient is not None and parameter.grad is gradient
 
 
 def ids_of(optimizer: Any) -> set[int]:
@@ -106,7 +112,7 @@ class Detaching:
         own = [one for one in self.suspects if one.optimizer() is optimizer]
         self.suspects = [one for one in self.suspects if one.optimizer() is not optimizer]
         for one in own:
-            if all(parameter.grad is None or parameter.grad is not gradient() for parameter, gradient in one.gradients):
+            if not any(is_gradient_of(*pair) for pair in one.gradients):
                 yield one.found
 
     def _suspects(self, optimizer: Any, reached: Reach, frames: list[Any]) -> Iterator[Suspect]:
@@ -120,7 +126,7 @@ class Detaching:
                 continue
             size = sum(local_of(gradient).nbytes for _, gradient in found)
             name, file, line = output_of({id(one) for one, _ in found}, own, reached, frames)
-            yield Suspect(weakref.ref(other), [(one, WeakTensor(gradient)) for one, gradient in found],
+            yield Suspect(weakref.ref(other), [(WeakTensor(one), WeakTensor(gradient)) for one, gradient in found],
                           Needless(name, file, line, len(found), size))
 
 

@@ -19,13 +19,14 @@ class Mark(NamedTuple):
     """The version of a gradient after an optimizer's step. Each operator that writes to a tensor increases its version."""
 
     optimizer: weakref.ref[Any]
-    parameter: torch.nn.Parameter
+    parameter: WeakTensor
     gradient: WeakTensor
     version: int
 
     def is_zeroed(self) -> bool:
         """True if the gradient is still there, and something wrote to it."""
-        gradient = self.parameter.grad
+        parameter = self.parameter()
+        gradient = None if parameter is None else parameter.grad
         return gradient is not None and gradient is self.gradient() and gradient._version != self.version
 
 
@@ -34,7 +35,7 @@ def first_mark(optimizer: Any) -> Iterator[Mark]:
     for one in (one for group in optimizer.param_groups for one in group["params"]):
         gradient = one.grad
         if gradient is not None and gradient.is_cuda and gradient.layout == torch.strided:
-            yield Mark(weakref.ref(optimizer), one, WeakTensor(gradient), gradient._version)
+            yield Mark(weakref.ref(optimizer), WeakTensor(one), WeakTensor(gradient), gradient._version)
             return
 
 
