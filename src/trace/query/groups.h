@@ -27,7 +27,7 @@ typedef enum mt_group_key {
 /* The names by enumeration, ending with NULL: "role", …. */
 extern const char *const mt_group_key_names[];
 
-/* Reads the peak of a step, of what precedes the first (-1) or of the run (MT_ALL_STEPS), with the shares of that key
+/* Reads the peak of a step, of the time before the first (-1) or of the run (MT_ALL_STEPS), with the shares of that key
  * in struct mt_peak_row, whose invariants hold. The caller releases *out, also after a failure. Reads from the nearest
  * checkpoint on: milliseconds, however long the run. */
 mt_status mt_trace_peak_by(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
