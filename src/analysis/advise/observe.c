@@ -131,33 +131,21 @@ static const struct mt_holder_row *holder_of_loop(const struct mt_observations *
     return NULL;
 }
 
-/* Adds memory on a card that belongs to another rank. */
-static void add_card(const struct mt_caveat *row, struct mt_observations *out)
-{
-    if (row->kind == MT_CAVEAT_OTHER_CARD && row->bytes > 0)
-        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_OTHER_CARD,
-                                                                    .change = MT_OBSERVED_CHANGE_OWN_CARD,
-                                                                    .phase = "",
-                                                                    .name = row->name,
-                                                                    .bytes = (uint64_t)row->bytes,
-                                                                    .full_at = -1,
-                                                                    .file = row->file,
-                                                                    .line = row->line,
-                                                                    .taken_at = ""};
-}
-
-/* Adds gradients that are needless: no optimizer uses them, or the program clears or zeroes them. */
-static void add_gradients(const struct mt_caveat *row, struct mt_observations *out)
+/* Adds memory on a card that belongs to another rank, and gradients that are needless: no optimizer uses them, or the
+ * program clears or zeroes them. */
+static void add_measured(const struct mt_caveat *row, struct mt_observations *out)
 {
     static const struct {
         mt_caveat_kind of;
         mt_observed_kind kind;
         mt_observed_change change;
-    } kinds[] = {{MT_CAVEAT_NOT_UPDATED, MT_OBSERVED_NOT_UPDATED, MT_OBSERVED_CHANGE_FREEZE},
-                 {MT_CAVEAT_NOT_DETACHED, MT_OBSERVED_NOT_DETACHED, MT_OBSERVED_CHANGE_DETACH_OUTPUT},
-                 {MT_CAVEAT_ZEROED, MT_OBSERVED_ZEROED, MT_OBSERVED_CHANGE_SET_TO_NONE}};
+        int64_t least_bytes;
+    } kinds[] = {{MT_CAVEAT_OTHER_CARD, MT_OBSERVED_OTHER_CARD, MT_OBSERVED_CHANGE_OWN_CARD, 1},
+                 {MT_CAVEAT_NOT_UPDATED, MT_OBSERVED_NOT_UPDATED, MT_OBSERVED_CHANGE_FREEZE, LEAST_GRADIENTS},
+                 {MT_CAVEAT_NOT_DETACHED, MT_OBSERVED_NOT_DETACHED, MT_OBSERVED_CHANGE_DETACH_OUTPUT, LEAST_GRADIENTS},
+                 {MT_CAVEAT_ZEROED, MT_OBSERVED_ZEROED, MT_OBSERVED_CHANGE_SET_TO_NONE, LEAST_GRADIENTS}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (row->kind == kinds[i].of && row->bytes >= LEAST_GRADIENTS)
+        if (row->kind == kinds[i].of && row->bytes >= kinds[i].least_bytes)
             *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = kinds[i].kind,
                                                                         .change = kinds[i].change,
                                                                         .phase = "",
@@ -177,8 +165,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     MT_TRY(mt_trace_caveats(question->trace, question->run, &rows, &count));
     for (size_t i = 0; i < count; i++) {
         mt_program_phase phase;
-        add_card(&rows[i], out);
-        add_gradients(&rows[i], out);
+        add_measured(&rows[i], out);
         if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
             continue;
         const char *name =

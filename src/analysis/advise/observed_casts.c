@@ -32,14 +32,6 @@ static bool is_saving(const struct mt_label_row *label)
     return mt_label_is_role(label, MT_ROLE_ACTIVATION) && is_half(label) && !is_cast(label);
 }
 
-static bool has_weight_cast(const struct mt_label_row *labels, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (is_weight_cast(&labels[i]))
-            return true;
-    return false;
-}
-
 /* Finds the end of the first model's call in the step of the peak, when backward's inputs are live; 0: there is
  * none. */
 static mt_status find_end_of_forward(const struct mt_question *question, const struct mt_peak_row *peak,
@@ -112,7 +104,7 @@ mt_status mt_observations_add_casts(const struct mt_question *question, const st
     struct mt_block_row *blocks = NULL;
     struct mt_block_sum cached;
     int64_t forward = 0;
-    if (!has_weight_cast(moment.labels, moment.label_count))
+    if (!mt_moment_has_label(&moment, is_weight_cast))
         return MT_OK;
     MT_TRY(find_end_of_forward(question, peak, &forward));
     if (forward == 0)

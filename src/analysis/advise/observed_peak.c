@@ -16,6 +16,16 @@ static bool begins_with(const char *text, const char *begin)
 
 /* ---- classification of blocks ---- */
 
+static bool is_of_backward(const struct mt_label_row *label)
+{
+    return mt_label_is_in_phase(label, MT_PHASE_BACKWARD);
+}
+
+static bool is_gathered(const struct mt_label_row *label)
+{
+    return mt_label_is_role(label, MT_ROLE_GATHERED_PARAMETER);
+}
+
 /* True if FSDP gathered it for the outermost module: "FSDPNet.gathered". */
 static bool is_gathered_by_root(const struct mt_label_row *label)
 {
@@ -25,7 +35,7 @@ static bool is_gathered_by_root(const struct mt_label_row *label)
 /* True if FSDP gathered it for a module inside. */
 static bool is_gathered_by_block(const struct mt_label_row *label)
 {
-    return mt_label_is_role(label, MT_ROLE_GATHERED_PARAMETER) && !is_gathered_by_root(label);
+    return is_gathered(label) && !is_gathered_by_root(label);
 }
 
 static bool is_bucket(const struct mt_label_row *label)
@@ -227,29 +237,11 @@ static int count_layers(uint64_t layers)
     return count;
 }
 
-/* True if FSDP gathers modules inside of the outermost one, at any time. The outermost one then has only the rest. */
-static bool shards_blocks(const struct mt_moment_blocks *peak)
-{
-    for (size_t i = 0; i < peak->label_count; i++)
-        if (is_gathered_by_block(&peak->labels[i]))
-            return true;
-    return false;
-}
-
-/* True if FSDP gathers parameters at any time. */
-static bool gathers(const struct mt_moment_blocks *peak)
-{
-    for (size_t i = 0; i < peak->label_count; i++)
-        if (mt_label_is_role(&peak->labels[i], MT_ROLE_GATHERED_PARAMETER))
-            return true;
-    return false;
-}
-
 /* Adds the weights at a peak before the first step, of a program that shards them later. */
 static mt_status add_not_yet_sharded(const struct mt_question *question, const struct mt_moment_blocks *peak,
                                      struct mt_observations *out)
 {
-    if (!peak->is_loading || !gathers(peak))
+    if (!peak->is_loading || !mt_moment_has_label(peak, is_gathered))
         return MT_OK;
     return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_early_parameter),
                                    MT_OBSERVED_NOT_YET_SHARDED, MT_OBSERVED_CHANGE_META, out);
@@ -260,7 +252,8 @@ static mt_status add_gathered(const struct mt_question *question, const struct m
                               struct mt_observations *out)
 {
     enum { MOST_IN_USE = 3 };
-    if (!shards_blocks(peak))
+    if (!mt_moment_has_label(peak,
+                             is_gathered_by_block)) /* the outermost module has all parameters, not only the rest */
         return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_gathered_by_root), MT_OBSERVED_GATHERED,
                                        MT_OBSERVED_CHANGE_SHARD_BLOCKS, out);
     const struct mt_block_sum sum = mt_block_sum_of(peak, is_gathered_by_block);
@@ -330,12 +323,7 @@ static mt_status add_recomputed(const struct mt_question *question, const struct
 /* True if the program may run backward: it did, or it did not come to its end. */
 static bool runs_backward(const struct mt_question *question, const struct mt_moment_blocks *peak)
 {
-    if (!mt_run_is(question->run, MT_RUN_DONE))
-        return true;
-    for (size_t i = 0; i < peak->label_count; i++)
-        if (mt_label_is_in_phase(&peak->labels[i], MT_PHASE_BACKWARD))
-            return true;
-    return false;
+    return !mt_run_is(question->run, MT_RUN_DONE) || mt_moment_has_label(peak, is_of_backward);
 }
 
 /* Adds activations of a program that never runs backward. */

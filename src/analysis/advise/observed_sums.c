@@ -19,6 +19,14 @@ bool mt_label_is_in_phase(const struct mt_label_row *label, mt_phase phase)
     return strcmp(label->phase, mt_phase_name(phase)) == 0;
 }
 
+bool mt_moment_has_label(const struct mt_moment_blocks *moment, bool (*counts)(const struct mt_label_row *))
+{
+    for (size_t i = 0; i < moment->label_count; i++)
+        if (counts(&moment->labels[i]))
+            return true;
+    return false;
+}
+
 void mt_block_sum_add(const struct mt_moment_blocks *moment, size_t index, struct mt_block_sum *sum)
 {
     const struct mt_block_row *block = &moment->blocks[index];

@@ -28,6 +28,9 @@ mt_status mt_moment_blocks_read(const struct mt_question *question, int64_t even
 bool mt_label_is_role(const struct mt_label_row *label, mt_role role);
 bool mt_label_is_in_phase(const struct mt_label_row *label, mt_phase phase);
 
+/* True if the run has a label that counts, at any time. */
+bool mt_moment_has_label(const struct mt_moment_blocks *moment, bool (*counts)(const struct mt_label_row *));
+
 /* Adds a block to a sum. */
 void mt_block_sum_add(const struct mt_moment_blocks *moment, size_t index, struct mt_block_sum *sum);
 
