@@ -7,6 +7,8 @@
 #include "producers/torch/torch_watch.h"
 #include "sql_answer.h"
 
+#include <pthread.h>
+
 enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM, SNAPSHOT };
 
 static const struct memtrace_torch_abi abi = {.alloc = ALLOC,
@@ -324,6 +326,32 @@ static void an_operator_names_blocks_until_it_ends(void **state)
     assert_null(memtrace_torch_operator_now());
 }
 
+static void an_operator_with_a_kernel_names_what_the_kernel_calls(void **state)
+{
+    static const struct {
+        const char *names[4], *expected;
+    } cases[] = {
+        {{"aten::linear", "aten::relu", "aten::clamp_min"}, "aten::relu"},
+        {{"aten::relu", "aten::empty"}, "aten::relu"},
+        {{"aten::reshape", "aten::clone", "aten::empty_like"}, "aten::clone"},
+        {{"aten::empty_like", "aten::empty"}, "aten::empty"},
+        {{"aten::zeros", "aten::empty"}, "aten::zeros"},
+        {{"aten::to", "aten::_to_copy", "aten::empty", "aten::relu"}, "aten::relu"},
+        {{"aten::clamp_min"}, "aten::clamp_min"},
+    };
+    static const char *const kernels[] = {"aten::relu", "aten::clamp_min", "aten::empty"};
+    static const char calls[4];
+    (void)state;
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        memtrace_torch_kernel(kernels[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t j = 0; j < 4 && cases[i].names[j] != NULL; j++)
+            mt_torch_operator_begin(&calls[j], cases[i].names[j]);
+        assert_string_equal(memtrace_torch_operator_now(), cases[i].expected);
+        mt_torch_operator_end(&calls[0]);
+    }
+}
+
 static void a_cast_inside_of_another_operator_is_not_the_program_s_own(void **state)
 {
     static const char calls[4];
@@ -380,6 +408,56 @@ static void a_block_of_backward_has_the_class_of_its_node(void **state)
     memtrace_torch_span_end(depth);
 }
 
+/* Takes a block of an operator's call. */
+static void take_in(const char *name, const void *call, uint64_t bytes)
+{
+    static uint64_t allocated;
+    mt_torch_operator_begin(call, name);
+    allocated += bytes;
+    take(16 * MIB + allocated, bytes, allocated, 512 * MIB);
+    mt_torch_operator_end(call);
+}
+
+/* Takes the blocks of two nodes of autograd in a thread of their own: results and a workspace, and results. */
+static void *take_in_backward(void *unused)
+{
+    static const uint64_t sizes[] = {512, 32 * MIB, 1 * MIB, 32 * MIB};
+    memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        take(((uint64_t)i + 1) * 256 * MIB, sizes[i], 0, 512 * MIB);
+    return unused;
+}
+
+#define SIZES_OF_CUBLAS                                                                                                \
+    "SELECT group_concat(requested_bytes || ' ' || phase) FROM (SELECT requested_bytes, phase FROM run_event JOIN "    \
+    "label ON label.run = run_event.run AND label.id = run_event.label WHERE role = 'workspace' AND op = 'workspace' " \
+    "AND allocation IS NULL ORDER BY run_event.id)"
+
+static void workspaces_of_products_follow_their_results(void **state)
+{
+    static const char calls[6];
+    pthread_t thread;
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 512 * MIB);
+    take_in("aten::addmm", &calls[0], 32 * MIB); /* its result */
+    mt_torch_operator_begin(&calls[1], "aten::linear");
+    take_in("aten::addmm", &calls[2], 32 * MIB);
+    mt_torch_operator_begin(&calls[2], "aten::addmm");
+    take_in("aten::empty", &calls[3], 32 * MIB); /* cuBLAS's workspace */
+    take_in("aten::clone", &calls[4], 1 * MIB);
+    take_in("aten::empty", &calls[3], 1 * MIB); /* cublasLt's */
+    take_in("aten::empty", &calls[3], 2 * MIB);
+    mt_torch_operator_end(&calls[1]);
+    take_in("aten::relu", &calls[5], 32 * MIB);
+    running_class = "N5torch8autograd9generated11MmBackward0E";
+    is_running = true;
+    mt_torch_backward_begin(&graph);
+    assert_int_equal(pthread_create(&thread, NULL, take_in_backward, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close_trace();
+    assert_string_equal(ask_trace(SIZES_OF_CUBLAS), "33554432 init,1048576 init,33554432 backward");
+}
+
 static int pauses, resumes;
 
 static void pause_observer(void)
@@ -426,6 +504,8 @@ int main(void)
         WATCHED(backward_is_of_the_module_that_made_the_node),
         WATCHED(a_node_of_long_ago_has_no_module),
         WATCHED(an_operator_names_blocks_until_it_ends),
+        WATCHED(workspaces_of_products_follow_their_results),
+        WATCHED(an_operator_with_a_kernel_names_what_the_kernel_calls),
         WATCHED(a_cast_inside_of_another_operator_is_not_the_program_s_own),
         WATCHED(operators_that_are_nested_too_deep_are_left_out),
         WATCHED(a_block_of_backward_has_the_class_of_its_node),

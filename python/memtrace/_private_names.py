@@ -65,6 +65,8 @@ PARTS = {
     "buckets of gradients": Part("recording/spread.py", (
         "torch.nn.parallel.distributed.DistributedDataParallel._ddp_init_helper", "torch.distributed.Reducer._rebuild_buckets"),
         "buckets of DistributedDataParallel are not labelled"),
+    "kernels": Part("recording/stacks.py", ("torch._C._dispatch_get_registrations_for_dispatch_key(dispatch_key)",),
+        "blocks are named after operators that a kernel calls, unlike in a dry run"),
     "memory history": Part("recording/watching.py", (
         "torch.cuda._lazy_call", "torch.cuda.memory._record_memory_history", "torch.cuda.memory._dump_snapshot"),
         "nothing is recorded"),

@@ -50,6 +50,9 @@ int mt_operator_plan(const struct mt_card *card, const struct mt_convolution_sou
 struct mt_text;
 void mt_operator_page_add(struct mt_text *out);
 
+/* Bytes of cublasLt's workspace: PyTorch's default of CUBLASLT_WORKSPACE_SIZE. */
+enum { MT_CUBLASLT_WORKSPACE_BYTES = 1 << 20 };
+
 /* Returns the bytes of the workspace that CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8"); `otherwise` if the text is
  * NULL or is none. */
 uint64_t mt_matmul_workspace(const char *configuration, uint64_t otherwise);

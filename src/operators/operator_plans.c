@@ -5,9 +5,8 @@
 #include <stddef.h>
 
 enum {
-    LT_WORKSPACE_BYTES = 1 << 20, /* PyTorch's default of CUBLASLT_WORKSPACE_SIZE */
-    CHUNK = 65536,                /* elements of a list's tensor that a block takes */
-    NORM_ROWS = 65536,            /* fewer are summed by one block a column */
+    CHUNK = 65536,     /* elements of a list's tensor that a block takes */
+    NORM_ROWS = 65536, /* fewer are summed by one block a column */
     NORM_TILE = 32,
     NORM_BLOCKS = 32768,
     GROUPED_CAPABILITY = 90, /* of the kernel for groups; others multiply one after the other */
@@ -88,7 +87,7 @@ MT_RULE(addmm)
     mt_inner_outputs(plan, call, 0);
     multiply(plan, find_factor(call, added_to_first), find_factor(call, added_to_second));
     if (has_epilogue(call))
-        mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, LT_WORKSPACE_BYTES);
+        mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, MT_CUBLASLT_WORKSPACE_BYTES);
 }
 
 /* ---- norms ---- */

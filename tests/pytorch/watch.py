@@ -211,6 +211,11 @@ class Watch(unittest.TestCase):
                     "    c = torch.Tensor(3)\nd = torch.Tensor(4)\n")
         self.assertEqual(self.operators(), [(1, "aten::zeros"), (2, "aten::zeros"), (3, "aten::empty_strided"), (4, "")])
 
+    def test_a_block_has_the_operator_whose_kernel_calls_others(self):
+        self.record("import torch\nwith torch.operator('aten::relu'), torch.operator('aten::clamp_min'):\n    a = torch.Tensor(1)\n"
+                    "with torch.operator('aten::add'), torch.operator('aten::clone'):\n    b = torch.Tensor(2)\n")
+        self.assertEqual(self.operators(), [(1, "aten::relu"), (2, "aten::add")])
+
     def operators(self):
         return self.sql("SELECT requested_bytes, op FROM run_event JOIN label ON label.run = run_event.run AND"
                         " label.id = run_event.label WHERE stack IS NOT NULL ORDER BY requested_bytes")

@@ -71,8 +71,9 @@ def replace_storage(cards: Any) -> None:
         device = named.get("device")
         if device is None or torch.device(device).type != "cuda":
             return new(cls, *given, **named)
-        size = given[0] if given else named.get("size", 0)
-        return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+        storage = torch.empty(0, dtype=torch.uint8, device=device).untyped_storage()
+        resize_(storage, given[0] if given else named.get("size", 0))
+        return storage
 
     def resize_(storage: Any, size: int) -> Any:
         if storage.device.type != "cuda":

@@ -8,6 +8,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
+import torch
+
+from .._private_names import has
 from . import abi
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -78,6 +81,9 @@ def begin_operators(library: Any, include: os.PathLike[str]) -> None:
         abi.check_observer(include)
     except (abi.NotUnderstood, OSError) as error:
         raise NotKnown(f"PyTorch's operators are not known: {error}") from error
+    if has("kernels"):
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
+            library.memtrace_torch_kernel(name.partition(".")[0].encode())
     if library.memtrace_torch_operators():
         raise NotKnown(library.memtrace_torch_last_error().decode())
 

@@ -330,6 +330,10 @@ void memtrace_torch_stacks_end(void);
  * loaded. */
 const char *memtrace_torch_operator_now(void);
 
+/* Notes that the card has a kernel for the operator ("aten::relu"), whose blocks are then not named after operators that
+ * the kernel calls. Copies the name. */
+void memtrace_torch_kernel(const char *name);
+
 /* Begin and end recording the operators that allocate memory. The first fails for an unknown version of PyTorch. */
 int memtrace_torch_operators(void);
 void memtrace_torch_operators_end(void);

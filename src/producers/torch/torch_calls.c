@@ -197,6 +197,12 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
 
 /* ---- operators, and backward ---- */
 
+void memtrace_torch_kernel(const char *name)
+{
+    if (!mt_torch_is_child())
+        mt_torch_names_add_kernel(mt_torch_names_of_all(), name);
+}
+
 const char *memtrace_torch_operator_now(void)
 {
     struct mt_torch_names *names = mt_torch_names_of_all();

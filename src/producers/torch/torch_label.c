@@ -23,6 +23,7 @@ void mt_torch_names_end(struct mt_torch_names *names)
     for (uint32_t i = 1; i <= names->span_count; i++)
         free((char *)(uintptr_t)names->spans[i].kind);
     free(names->spans);
+    free(names->has_kernel);
     mt_category_set_release(&names->categories);
     mt_name_set_destroy(names->operators);
     mt_interner_destroy(names->interner);
@@ -84,12 +85,28 @@ const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_catego
     return name;
 }
 
-uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name)
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name, bool *has_kernel)
 {
     mt_lock_take(&names->lock);
     uint32_t number = mt_name_set_number(names->operators, name, NULL);
+    if (has_kernel != NULL)
+        *has_kernel = number < names->kernel_room && names->has_kernel[number];
     mt_lock_give(&names->lock);
     return number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
+void mt_torch_names_add_kernel(struct mt_torch_names *names, const char *name)
+{
+    mt_lock_take(&names->lock);
+    uint32_t number = mt_name_set_number(names->operators, name, NULL);
+    if (number >= names->kernel_room) {
+        const size_t room = 2 * (size_t)number;
+        names->has_kernel = mt_host_resize(names->has_kernel, room, sizeof *names->has_kernel);
+        memset(names->has_kernel + names->kernel_room, 0, room - names->kernel_room);
+        names->kernel_room = room;
+    }
+    names->has_kernel[number] = true;
+    mt_lock_give(&names->lock);
 }
 
 const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number)
@@ -162,6 +179,14 @@ struct mt_torch_label mt_torch_label_now(void)
                                    .span = place->span,
                                    .category = place->category,
                                    .without_grad = place->without_grad};
+}
+
+struct mt_torch_label mt_torch_label_of_cublas(struct mt_torch_names *names)
+{
+    struct mt_torch_label label = mt_torch_label_now();
+    label.span = mt_torch_names_span(names, 0, "cuBLAS", "workspace");
+    label.category = MT_CATEGORY_WORKSPACE;
+    return label;
 }
 
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)

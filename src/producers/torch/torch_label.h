@@ -30,12 +30,15 @@ struct mt_torch_span {
 };
 
 /* Spans and categories, shared by all cards. The trace of a card numbers them differently (torch_memory.h).
- * Invariant: spans[1 .. span_count] are the interner's; spans[0] is unused. */
+ * Invariants: spans[1 .. span_count] are the interner's; spans[0] is unused. has_kernel[0 .. kernel_room) are of
+ * operators by number; operators with higher numbers have no kernel. */
 struct mt_torch_names {
     struct mt_lock lock;
     struct mt_interner *interner;
     struct mt_category_set categories;
     struct mt_name_set *operators;
+    bool *has_kernel;
+    size_t kernel_room;
     struct mt_torch_span *spans;
     uint32_t span_count;
 };
@@ -57,8 +60,12 @@ mt_category mt_torch_names_category(struct mt_torch_names *names, const char *na
 /* Returns the name of a category; NULL for a number without one. Valid as long as the names. */
 const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category);
 
-/* Returns the number of an operator, from 1; 0 once there are 65535. Equal names have one number. Copies the name. */
-uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name);
+/* Returns the number of an operator, from 1; 0 once there are 65535. Equal names have one number. Copies the name. Sets
+ * *has_kernel, unless that is NULL: whether the card has a kernel for the operator itself. */
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name, bool *has_kernel);
+
+/* Notes that the card has a kernel for the operator itself. Copies the name. */
+void mt_torch_names_add_kernel(struct mt_torch_names *names, const char *name);
 
 /* Returns the name of an operator's number. Valid as long as the names. */
 const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number);
@@ -88,6 +95,9 @@ struct mt_thread_spans *mt_torch_spans(void);
 
 /* Sets the function that is called when a span ends. */
 void mt_torch_label_on_end(void (*end)(mt_span_id span));
+
+/* Returns the label of a workspace that belongs to a thread's handle of cuBLAS, whichever module requested it first. */
+struct mt_torch_label mt_torch_label_of_cublas(struct mt_torch_names *names);
 
 /* Begins a span and category for the thread's allocations. Returns the depth before, for mt_thread_spans_end: if a
  * call's end is skipped, the enclosing call's end ends it too. Begins nothing once host memory is exhausted. */

@@ -3,6 +3,7 @@
 #include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_backward.h"
 #include "producers/torch/torch_generated.h"
+#include "producers/torch/torch_matmul.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -51,12 +52,20 @@ static bool only_takes(const char *name)
     return false;
 }
 
-static const char *operator_now(void)
+/* Returns the number of the operator that a block is named after; 0 if no operator is open. */
+static uint16_t operator_now(struct mt_torch_names *names)
 {
-    for (uint32_t i = operators.depth; i > 0; i--)
-        if (!only_takes(operators.open[i - 1].name))
-            return operators.open[i - 1].name;
-    return operators.depth > 0 ? operators.open[operators.depth - 1].name : NULL;
+    uint16_t innermost = 0;
+    for (uint32_t i = 0; i < operators.depth; i++) {
+        const char *name = operators.open[i].name;
+        bool has_kernel;
+        if (only_takes(name) && (innermost != 0 || i + 1 < operators.depth))
+            continue;
+        innermost = mt_torch_names_operator(names, name, &has_kernel);
+        if (has_kernel)
+            break;
+    }
+    return innermost;
 }
 
 /* A program's own conversion begins with the operator of a method: aten::to, or aten::_to_copy.
@@ -99,12 +108,19 @@ struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names)
     const char *class_name;
     struct mt_torch_label label = mt_torch_label_here(&class_name);
     mt_torch_generated_label(names, &label);
-    const char *name = operator_now();
-    if (name == NULL && class_name != NULL)
-        name = read_class(class_name, own);
-    if (name != NULL)
-        label.operator_number = mt_torch_names_operator(names, name);
+    label.operator_number = operator_now(names);
+    if (label.operator_number == 0 && class_name != NULL)
+        label.operator_number = mt_torch_names_operator(names, read_class(class_name, own), NULL);
     return label;
+}
+
+bool mt_torch_operator_gets_workspace(struct mt_torch_names *names, const struct mt_torch_label *label, uint64_t bytes)
+{
+    for (uint32_t i = operators.depth; i > 0; i--)
+        if (!only_takes(operators.open[i - 1].name))
+            return mt_torch_is_matmul_workspace(operators.open[i - 1].name, operators.open[i - 1].call, bytes);
+    return label->operator_number > 0 &&
+           mt_torch_is_matmul_workspace(mt_torch_names_operator_name(names, label->operator_number), NULL, bytes);
 }
 
 /* ---- the observer ---- */

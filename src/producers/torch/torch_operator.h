@@ -1,7 +1,9 @@
 /* The operator that a thread runs, reported by PyTorch's RecordFunction. Operators nest; a block is named after the
- * innermost one that does more than allocate.
+ * outermost one that has a kernel of its own for the card, as in a dry run, which calls nothing inside of a kernel.
+ * Without one, it is the innermost one that does more than allocate.
  *
- *   aten::linear ▶ aten::addmm ▶ aten::empty      a block of aten::addmm
+ *   aten::linear ▶ aten::relu ▶ aten::clamp_min ▶ aten::empty      a block of aten::relu
+ *   aten::reshape ▶ aten::clone ▶ aten::empty_like                 a block of aten::clone
  *
  * In backward, a block is named after the class of autograd's node, and the observer is paused: there PyTorch would
  * build names for it, which takes longer than many operators.
@@ -31,6 +33,10 @@ void mt_torch_operator_phase(mt_phase phase);
 /* True if the thread converts a tensor to another dtype inside of another operator, as autocast does with the arguments
  * of a matrix product. False in backward, where the observer is paused. */
 bool mt_torch_operator_is_inner_cast(void);
+
+/* True if a block of this many bytes is a workspace of a matrix product, which then has no other purpose. `label` is the
+ * thread's label for it. Call it for each block, in order. */
+bool mt_torch_operator_gets_workspace(struct mt_torch_names *names, const struct mt_torch_label *label, uint64_t bytes);
 
 /* Returns the thread's label for a request of memory: mt_torch_label_here, plus its operator's number in
  * `names`. */

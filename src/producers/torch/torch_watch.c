@@ -151,7 +151,10 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
                                            .requested_bytes = entry->bytes,
                                            .stream = stream_of(memory, entry),
                                            .stack = mt_torch_memory_stack(memory)};
-    const struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
+    struct mt_torch_names *names = mt_torch_names_of_all();
+    struct mt_torch_label label = mt_torch_operator_label(names);
+    if (mt_torch_operator_gets_workspace(names, &label, entry->bytes))
+        label = mt_torch_label_of_cublas(names);
     return mt_torch_memory_label(memory, block, &label);
 }
 
