@@ -370,7 +370,7 @@ static void what_one_run_says_nothing_of_is_unknown_and_no_difference(void **sta
     const struct said *said = memtrace("diff 1 2");
     assert_int_equal(said->code, MT_OK);
     assert_non_null(strstr(said->out, "They differ in no setting that both record."));
-    assert_non_null(strstr(said->err, "run 1 says nothing of alloc, attention, autocast, "));
+    assert_non_null(strstr(said->err, "run 1 does not store alloc, attention, autocast, "));
     assert_null(strstr(said->err, "so no cause"));
     json_t *diff = diff_json("1 2");
     assert_int_equal(json_array_size(json_object_get(diff, "settings")), 0);

@@ -146,7 +146,7 @@ static void the_cpus_memory_is_imported_on_request(void **state)
     assert_says(import_events(MEMORY(1, 0, 4096, 512, 512), "--device cpu")->err, "no event of the CPU's memory");
     const struct said *said = shell("\"$M\" import \"$D\"/import/program_oom_gpt2.pickle.gz --device cpu --trace x.db");
     assert_int_equal(said->code, MT_USAGE);
-    assert_says(said->err, "a snapshot says nothing of the CPU's memory");
+    assert_says(said->err, "a snapshot does not describe the CPU's memory");
     assert_int_equal(shell("\"$M\" import x.json --device gpu --trace x.db")->code, MT_USAGE);
 }
 

@@ -458,6 +458,36 @@ static void workspaces_of_products_follow_their_results(void **state)
     assert_string_equal(ask_trace(SIZES_OF_CUBLAS), "33554432 init,1048576 init,33554432 backward");
 }
 
+#define ROLES_OF_BLOCKS                                                                                                \
+    "SELECT group_concat(requested_bytes || ' ' || role) FROM (SELECT requested_bytes, role FROM run_event JOIN "      \
+    "event_kind ON event_kind.id = kind JOIN label ON label.run = run_event.run AND label.id = run_event.label WHERE " \
+    "name IN ('alloc', 'relabel') ORDER BY run_event.id)"
+
+/* Takes a block, and calls a model. */
+static void take_before_call(uint64_t bytes)
+{
+    static uint64_t allocated;
+    allocated += (bytes + 511) / 512 * 512;
+    take(16 * MIB + allocated, bytes, allocated, 64 * MIB);
+    memtrace_torch_keep();
+}
+
+static void what_lives_through_calls_of_a_model_is_kept(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 64 * MIB);
+    take_before_call(100); /* data of the first call */
+    memtrace_torch_phase(MT_PHASE_FORWARD, MT_CATEGORY_OTHER);
+    memtrace_torch_phase(MT_PHASE_LOSS, MT_CATEGORY_OTHER);
+    take_before_call(200);
+    take_before_call(300); /* the first block is kept */
+    tell(FREE, 16 * MIB + 1024, 0);
+    take_before_call(400); /* the third one would be at the eighth call */
+    close_trace();
+    assert_string_equal(ask_trace(ROLES_OF_BLOCKS),
+                        "100 temporary,100 input,200 temporary,300 temporary,100 kept,400 temporary");
+}
+
 static int pauses, resumes;
 
 static void pause_observer(void)
@@ -504,6 +534,7 @@ int main(void)
         WATCHED(backward_is_of_the_module_that_made_the_node),
         WATCHED(a_node_of_long_ago_has_no_module),
         WATCHED(an_operator_names_blocks_until_it_ends),
+        WATCHED(what_lives_through_calls_of_a_model_is_kept),
         WATCHED(workspaces_of_products_follow_their_results),
         WATCHED(an_operator_with_a_kernel_names_what_the_kernel_calls),
         WATCHED(a_cast_inside_of_another_operator_is_not_the_program_s_own),

@@ -65,8 +65,9 @@ static mt_program_kind kind_of(const struct mt_settings *settings)
         return MT_PROGRAM_MODEL;
     if (mt_settings_value(settings, "alloc")[0] == '\0')
         return MT_PROGRAM_WATCHED;
-    bool is_dry = strcmp(mt_settings_value(settings, "recorded"), "dry") == 0;
-    return is_dry || mt_settings_value(settings, "format")[0] != '\0' ? MT_PROGRAM_PYTORCH : MT_PROGRAM_LIBRARY;
+    const bool is_pytorch =
+        mt_settings_value(settings, "recorded")[0] != '\0' || mt_settings_value(settings, "format")[0] != '\0';
+    return is_pytorch ? MT_PROGRAM_PYTORCH : MT_PROGRAM_LIBRARY;
 }
 
 struct mt_program mt_program_of_settings(const struct mt_settings *settings)
@@ -124,8 +125,8 @@ struct comparison {
 
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
-    static const char *const origins[] = {"file",      "format",           "command",
-                                          "arguments", MT_SETTING_OF_CARD, NULL}; /* empty in a run that lacks them */
+    static const char *const origins[] = {"file",    "format",           "command", "arguments",
+                                          "program", MT_SETTING_OF_CARD, NULL}; /* empty in a run that lacks them */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
     const struct mt_setting_entry *entry = find_entry(name);
@@ -205,7 +206,7 @@ void mt_settings_add_unknown(const struct mt_settings_difference *difference, co
     size_t of_b = difference->unknown_count - of_a, count = of_a >= of_b ? of_a : of_b;
     if (count == 0)
         return;
-    mt_text_add(out, "run %" PRId64 " says nothing of ", of_a >= of_b ? a->id : b->id);
+    mt_text_add(out, "run %" PRId64 " does not store ", of_a >= of_b ? a->id : b->id);
     for (size_t i = 0; i < difference->unknown_count && named < MOST_NAMED; i++) {
         const struct mt_setting_pair *pair = &difference->unknown[i];
         if ((of_a >= of_b ? pair->a : pair->b)[0] == '\0')

@@ -32,7 +32,7 @@ const char *mt_settings_value(const struct mt_settings *settings, const char *na
 /* The program of a run: which of its parts can be changed, and with which words. */
 typedef enum mt_program_kind {
     MT_PROGRAM_MODEL,   /* memtrace run: it has options, and can be repeated */
-    MT_PROGRAM_PYTORCH, /* a PyTorch snapshot, or a dry run: its allocator is PyTorch's */
+    MT_PROGRAM_PYTORCH, /* a PyTorch snapshot, a recording or a dry run: its allocator is PyTorch's */
     MT_PROGRAM_LIBRARY, /* its allocator is memtrace's, under PyTorch or by include/memtrace.h */
     MT_PROGRAM_WATCHED  /* it allocates from the driver, or from an unknown allocator */
 } mt_program_kind;
@@ -86,7 +86,7 @@ void mt_setting_add_value(const char *name, const char *value, struct mt_text *o
 /* Adds "seq 256 → 512", with `between` between the name and its values. */
 void mt_setting_add_change(const struct mt_setting_pair *setting, const char *between, struct mt_text *out);
 
-/* Adds "run 3 says nothing of autocast, batch and 12 more settings", for the run that lacks more. Adds nothing if no
+/* Adds "run 3 does not store autocast, batch and 12 more settings", for the run that lacks more. Adds nothing if no
  * setting is unknown. */
 void mt_settings_add_unknown(const struct mt_settings_difference *difference, const struct mt_run *a,
                              const struct mt_run *b, struct mt_text *out);

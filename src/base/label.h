@@ -96,6 +96,15 @@ typedef uint32_t mt_span_id;
  * needs no table. 0 is no label, as in events that are not about a block. */
 typedef uint32_t mt_label_id;
 
+/* A block's label and span, by their numbers. */
+struct mt_block_label {
+    mt_label_id label;
+    mt_span_id span;
+};
+
+/* Returns the label that a live block has from now on. `own` is the one it has; `order` grows from block to block. */
+typedef struct mt_block_label (*mt_label_choice)(void *context, struct mt_block_label own, uint64_t order);
+
 enum { MT_LABEL_NUMBER_BITS = 24 };
 
 static inline mt_category mt_label_category(mt_label_id id)

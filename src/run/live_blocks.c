@@ -186,17 +186,19 @@ bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id l
     return block != NULL;
 }
 
-void mt_live_run_relabel_all(struct mt_live_run *run,
-                             struct mt_live_label (*choose)(void *context, struct mt_live_label own, uint64_t sequence),
-                             void *context)
+void mt_live_run_relabel_all(struct mt_live_run *run, mt_label_choice choose, void *context)
 {
+    if (run->foreign != NULL)
+        mt_live_notes_relabel_all(run, choose, context);
+    if (run->alloc == NULL)
+        return;
     mt_lock_take(&run->blocks_lock);
     for (size_t i = 0; i <= run->blocks.mask; i++) {
         if (run->blocks.pairs[i].key == MT_NUMBER_MAP_NO_KEY)
             continue;
         struct mt_block *block = (struct mt_block *)(uintptr_t)run->blocks.pairs[i].value;
-        const struct mt_live_label own = {mt_block_label(block), mt_block_span(block)};
-        const struct mt_live_label chosen = choose(context, own, mt_block_sequence(block));
+        const struct mt_block_label own = {mt_block_label(block), mt_block_span(block)};
+        const struct mt_block_label chosen = choose(context, own, mt_block_sequence(block));
         mt_alloc_relabel(run->alloc, block, chosen.label, chosen.span);
     }
     mt_lock_give(&run->blocks_lock);

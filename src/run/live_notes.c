@@ -38,6 +38,12 @@ bool mt_live_note_relabel(struct mt_live_run *run, mt_addr address, mt_label_id 
     return is_found;
 }
 
+void mt_live_notes_relabel_all(struct mt_live_run *run, mt_label_choice choose, void *context)
+{
+    mt_foreign_relabel_all(run->foreign, enter(run), choose, context);
+    leave(run);
+}
+
 void mt_live_note_refusal(struct mt_live_run *run, const struct mt_foreign_block *request)
 {
     mt_foreign_oom(run->foreign, enter(run), request);

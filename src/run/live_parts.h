@@ -37,6 +37,9 @@ struct mt_live_run {
     struct mt_outside held[MT_OUTSIDE_PART_COUNT]; /* of a simulated card */
 };
 
+/* As mt_live_run_relabel_all, for the notes (live_notes.c). */
+void mt_live_notes_relabel_all(struct mt_live_run *run, mt_label_choice choose, void *context);
+
 /* Stores the uses of all live blocks, before the trace ends (live_blocks.c). */
 void mt_live_run_store_uses(struct mt_live_run *run);
 

@@ -142,17 +142,9 @@ bool mt_live_run_label(struct mt_live_run *run, mt_addr address, mt_label_id *ou
 /* Gives the block another label, like mt_alloc_relabel. */
 bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
 
-/* A label and a span, by their numbers. */
-struct mt_live_label {
-    mt_label_id label;
-    mt_span_id span;
-};
-
-/* Gives each live block the label that `choose` returns for its own; `sequence` is the event that allocated the block.
- * `choose` calls no function of the run. */
-void mt_live_run_relabel_all(struct mt_live_run *run,
-                             struct mt_live_label (*choose)(void *context, struct mt_live_label own, uint64_t sequence),
-                             void *context);
+/* Gives each live block, of the run's allocator or noted, the label that `choose` returns. `choose` calls no function of
+ * the run. */
+void mt_live_run_relabel_all(struct mt_live_run *run, mt_label_choice choose, void *context);
 
 /* ---- notes of other memory, in a run with notes; any thread. Like the functions of foreign.h, at the current time
  * ---- */

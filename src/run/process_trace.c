@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_COMMAND_BYTES = 4096, NUMBER_TEXT = 32 };
+enum { MOST_COMMAND_BYTES = 4096, NUMBER_TEXT = 32, MOST_SETTINGS = 5 };
 
 /* ---- answers ---- */
 
@@ -134,7 +134,13 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     const bool is_rank = mt_process_rank_read(&rank, &job);
     snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
     read_command(request, &command);
-    const struct mt_run_setting settings[] = {{"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
+    struct mt_run_setting settings[MOST_SETTINGS] = {
+        {"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
+    size_t count = 3;
+    if (card->number != NULL)
+        settings[count++] = (struct mt_run_setting){MT_CARD_NUMBER_SETTING, card->number};
+    if (card->alloc != NULL)
+        settings[count++] = (struct mt_run_setting){"alloc", card->alloc};
     const struct mt_live_settings live = {.trace = path,
                                           .info = {.name = request->name,
                                                    .device = card->name,
@@ -142,7 +148,7 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
                                                    .job = job,
                                                    .capacity_bytes = card->capacity_bytes,
                                                    .settings = settings,
-                                                   .setting_count = sizeof settings / sizeof settings[0]},
+                                                   .setting_count = count},
                                           .has_notes = access == MT_LIVE_ANY_THREAD,
                                           .access = access};
     mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);

@@ -16,6 +16,8 @@ struct mt_process_card {
     const char *name; /* "NVIDIA H200" */
     uint64_t capacity_bytes;
     const char *addition; /* to the name of its trace, before the extension: "-cuda1"; NULL: none */
+    const char *number;   /* on the host, as the setting MT_CARD_NUMBER_SETTING; NULL: unknown */
+    const char *alloc;    /* the settings of the program's allocator, as --alloc spells them; NULL: unknown */
 };
 
 /* Opens the trace of the request, adds a run with the process's command line, pid and rank, and appends an answer.

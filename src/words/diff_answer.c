@@ -187,7 +187,7 @@ static const struct mt_field answer_fields[] = {
             "`a` or `b` if that is a dry run and the other a recording, which are grouped by op; null: it is no "
             "prediction"),
     MT_ROWS(ROW, different, different_count, "settings", &setting_type, "that differ and could change memory"),
-    MT_ROWS(ROW, unknown, unknown_count, "unknown_settings", &setting_type, "that one of the two says nothing of"),
+    MT_ROWS(ROW, unknown, unknown_count, "unknown_settings", &setting_type, "that only one of the two stores"),
     MT_DIFFERENCE(ROW, allocated.delta_bytes, "allocated_delta_bytes", NULL, "of the peaks, b less a"),
     MT_DIFFERENCE(ROW, reserved.delta_bytes, "reserved_delta_bytes", NULL, NULL),
     MT_ROWS(ROW, allocated.rows, allocated.row_count, "rows", &mt_diff_row_type,

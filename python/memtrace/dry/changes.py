@@ -23,6 +23,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from .._settings import settings
 from ..recording import handover
+from ..recording.alloc_conf import VARIABLES
 from . import change_blocks, change_surroundings
 from .change_places import ChangePlaces
 from .files import replace_everywhere
@@ -324,17 +325,13 @@ def flash(changes: Changes) -> None:
 
 def expandable_segments(changes: Changes) -> None:
     """Has the allocator's segments grow."""
-    name = next((name for name in SETTINGS if os.environ.get(name)), SETTINGS[0])
+    name = next((name for name in VARIABLES if os.environ.get(name)), VARIABLES[0])
     settings = os.environ.get(name, "")
     if "expandable_segments:true" in settings.lower():
         changes.missing["expandable-segments"] = f"{name} has them already"
         return
     os.environ[name] = ",".join(filter(None, (settings, "expandable_segments:True")))
     changes.made["expandable-segments"] = name
-
-
-# The environment variables of the allocator's settings: the name since PyTorch 2.9, and the one before it.
-SETTINGS = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 CHANGES: dict[str, Callable[[Changes], None]] = {
     "zero-grad": zero_grad,

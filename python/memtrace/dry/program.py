@@ -20,7 +20,7 @@ import torch
 
 from .._private_names import has, note_newer, replace
 from .._settings import change, settings
-from ..recording import stacks
+from ..recording import alloc_conf, stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, store_arguments, tell, trace_of_rank
 from ..recording.holders import measured_by_fork
@@ -359,7 +359,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
         change(command=None)  # processes that this one starts have command lines of their own
     if watcher.changes is not None and settings().changes:
         watcher.changes.begin(settings().changes)
-    alloc = simulated.alloc_of(os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or "")
+    alloc = simulated.alloc_of(alloc_conf.configuration())
     name = settings().name or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
 
     def configure(configuration: Optional[str] = None) -> None:

@@ -17,6 +17,7 @@ from .._declarations import load_dry_library, load_torch_library
 from .._library import find_torch_library
 from .._private_names import has
 from .._settings import settings
+from ..recording.alloc_conf import alloc_settings
 from ..recording.handover import tell
 from ..recording.import_hook import ImportHook
 from . import build, card, cudnn, files
@@ -138,24 +139,6 @@ def register_operators() -> None:
             use(name.encode(), is_shared)
     cards.device.memtrace_dry_imported()
     cards.device.memtrace_dry_follow_uses()
-
-
-def alloc_settings(configuration: str) -> tuple[str, list[str]]:
-    """Returns memtrace's spelling of PyTorch's allocator settings ("expandable_segments:True"), and what has none."""
-    settings, unknown = ["policy=torch"], []
-    for item in filter(None, (item.strip() for item in re.sub(r"\[.*?\]", "", configuration).split(","))):
-        name, _, value = (part.strip() for part in item.partition(":"))
-        if name == "expandable_segments":
-            settings.append("expandable_segments=" + ("on" if value.lower() == "true" else "off"))
-        elif name == "max_split_size_mb":
-            settings.append(f"max_split={value}MiB")
-        elif name == "roundup_power2_divisions" and value:
-            settings.append(f"roundup_power2_divisions={value}")
-        elif name == "garbage_collection_threshold":
-            settings.append(f"gc_threshold={value}")
-        elif item != "backend:native":
-            unknown.append(item)
-    return ",".join(settings), unknown
 
 
 def alloc_of(configuration: str) -> str:

@@ -26,6 +26,7 @@ from .._library import find_torch_library
 from .._private_names import has, note_newer
 from .._settings import settings
 from . import abi, stacks
+from .alloc_conf import alloc_settings, configuration
 from .allocator import OUT_OF_MEMORY, Allocator, close_at_exit, install_allocator
 from .handover import RANKS, store_arguments, tell, trace_of_rank
 from .labels import MOST_FRAMES, Labels
@@ -302,6 +303,7 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     include = pathlib.Path(torch.__file__).parent / "include"
     interface = abi.derive(include)
     library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls
+    library.memtrace_torch_configure(alloc_settings(configuration())[0].encode(), None, None)  # unknown if it fails
     if library.memtrace_torch_watch(ctypes.byref(interface), os.fsencode(trace) if trace else None,
                                     name.encode() if name else None):
         raise RuntimeError(library.memtrace_torch_last_error().decode())

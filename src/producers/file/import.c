@@ -143,7 +143,7 @@ static mt_status import_by(const struct mt_import_reader *reader, struct mt_impo
     struct mt_import_source source = reader->source;
     mt_status status = MT_OK;
     if (input->plan->device < MT_IMPORT_ANY_DEVICE && reader->kind != MT_IMPORT_TORCH)
-        return mt_fail(MT_USAGE, "%s can't be imported: it says nothing of the CPU's memory", input->plan->file);
+        return mt_fail(MT_USAGE, "%s can't be imported: it does not describe the CPU's memory", input->plan->file);
     status = reader->read != NULL ? reader->read(input, &source) : rehearse(reader, input);
     if (status == MT_OK)
         status = add_run(reader, input, &source, out);

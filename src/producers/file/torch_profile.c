@@ -377,7 +377,7 @@ mt_status mt_torch_profile_read(const struct mt_value *root, int64_t device, str
     struct reading reading = {.store = store, .out = out, .device = device};
     *out = (struct mt_torch_snapshot){0};
     if (device == MT_IMPORT_HOST)
-        return mt_fail(MT_USAGE, "a trace of torch.profiler says nothing of pinned memory");
+        return mt_fail(MT_USAGE, "a trace of torch.profiler does not describe pinned memory");
     mt_status status = read_rows(&reading, mt_value_find(root, "traceEvents"));
     out->device = reading.device;
     free(reading.rows);

@@ -307,7 +307,7 @@ static void find_padding(struct mt_torch_snapshot *out)
 static mt_status check_device(const struct mt_torch_totals *totals, int64_t device)
 {
     if (device == MT_IMPORT_CPU)
-        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory, except of pinned memory (host)");
+        return mt_fail(MT_USAGE, "a snapshot does not describe the CPU's memory, except pinned memory (host)");
     if (device == MT_IMPORT_HOST)
         return totals->has_host ? MT_OK
                                 : mt_fail(MT_USAGE, "the snapshot has no pinned memory of the host, which "

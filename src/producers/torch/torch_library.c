@@ -177,13 +177,22 @@ static const char *name_addition(int device, char out[ADDITION])
 /* The first card in use has the requested trace path. */
 static mt_status watch_card(int device, struct mt_torch_memory **out)
 {
-    char addition[ADDITION], name[ADDITION];
+    char addition[ADDITION], name[ADDITION], number[ADDITION];
+    struct mt_alloc_settings settings;
+    struct mt_text alloc = {0};
     const struct watched_card *known = &library.watched[device];
     snprintf(name, sizeof name, "cuda:%d", device);
+    snprintf(number, sizeof number, "%d", mt_process_card_number(device));
+    if (library.alloc != NULL && mt_alloc_settings_parse(library.alloc, &settings) == MT_OK)
+        mt_alloc_settings_format(&settings, &alloc);
     const struct mt_process_card card = {.name = known->name != NULL ? known->name : name,
                                          .capacity_bytes = known->capacity_bytes,
-                                         .addition = library.card_end > 0 ? name_addition(device, addition) : NULL};
-    return mt_torch_memory_watch(&library.request, &card, &library.names, out);
+                                         .addition = library.card_end > 0 ? name_addition(device, addition) : NULL,
+                                         .number = number,
+                                         .alloc = alloc.data};
+    mt_status status = mt_torch_memory_watch(&library.request, &card, &library.names, out);
+    mt_text_release(&alloc);
+    return status;
 }
 
 static mt_status open_card(int device, struct mt_torch_memory **out)

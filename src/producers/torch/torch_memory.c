@@ -23,7 +23,8 @@ struct mt_torch_memory {
     struct mt_live_run *run;
     struct mt_torch_names *names;
     struct mt_private_pools pools;
-    uint64_t newest[3];  /* sequences of the newest blocks at calls of a model: the last two before, and this one */
+    uint64_t calls;      /* of a model */
+    uint64_t newest[3];  /* numbers of the newest blocks at searched calls: the last two before, and this one */
     struct mt_lock lock; /* guards the rest */
     struct mt_number_map
         alike; /* from a label to the label << 32 | span that blocks with it get at the next call of a model */
@@ -418,29 +419,39 @@ static mt_label_id data_label(struct mt_torch_memory *memory, mt_label_id label)
 }
 
 /* Returns the label that a block has from now on, and notes its sequence. */
-static struct mt_live_label choose_label(void *context, struct mt_live_label own, uint64_t sequence)
+static struct mt_block_label choose_label(void *context, struct mt_block_label own, uint64_t order)
 {
     struct mt_torch_memory *memory = context;
     uint64_t numbers;
-    memory->newest[NOW] = mt_larger(memory->newest[NOW], sequence);
+    memory->newest[NOW] = mt_larger(memory->newest[NOW], order);
     if (mt_number_map_get(&memory->alike, own.label, &numbers))
-        return (struct mt_live_label){(mt_label_id)(numbers >> 32), (mt_span_id)numbers};
+        return (struct mt_block_label){(mt_label_id)(numbers >> 32), (mt_span_id)numbers};
     if (memory->newest[LAST] == 0)
         own.label = data_label(memory, own.label);
-    else if (sequence <= memory->newest[BEFORE_LAST])
+    else if (order <= memory->newest[BEFORE_LAST])
         own.label = kept_label(memory, own.label);
     return own;
 }
 
+/* True if the live blocks are searched at a call of a model, by its number from 1. The program's own time counts if its
+ * allocator is watched, so few of the later calls are. */
+static bool is_searched(const struct mt_torch_memory *memory, uint64_t call)
+{
+    enum { FIRST_CALLS = 4 };
+    return memory->card != NULL || call <= FIRST_CALLS || (call & (call - 1)) == 0;
+}
+
 void mt_torch_memory_keep(struct mt_torch_memory *memory)
 {
-    if (memory->card == NULL || mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run))
+    if (mt_host_is_exhausted() || !mt_live_run_is_traced(memory->run))
         return;
     mt_lock_take(&memory->lock);
-    memory->newest[NOW] = 0;
-    mt_live_run_relabel_all(memory->run, choose_label, memory);
-    memory->newest[BEFORE_LAST] = memory->newest[LAST];
-    memory->newest[LAST] = memory->newest[NOW];
+    if (is_searched(memory, ++memory->calls)) {
+        memory->newest[NOW] = 0;
+        mt_live_run_relabel_all(memory->run, choose_label, memory);
+        memory->newest[BEFORE_LAST] = memory->newest[LAST];
+        memory->newest[LAST] = memory->newest[NOW];
+    }
     mt_lock_give(&memory->lock);
 }
 

@@ -56,8 +56,9 @@ mt_status mt_torch_memory_take_at(struct mt_torch_memory *memory, uint64_t bytes
  * streams, waits for all work of the card instead. */
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream);
 
-/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. Only
- * blocks of our allocator. Call it before each call of a model. */
+/* Makes blocks kept that seemed to be temporary and were live through the two calls of a model before this one. With
+ * PyTorch's own allocator, of the later calls only those count whose number is a power of two. Call it before each call
+ * of a model. */
 void mt_torch_memory_keep(struct mt_torch_memory *memory);
 
 /* Gives a block of our allocator that seemed to be temporary or kept the role key-value cache. Later blocks of the same
@@ -67,8 +68,8 @@ void mt_torch_memory_follow_cache(struct mt_torch_memory *memory, mt_addr addres
 /* Gives the block another label. False if no block begins at the address. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
-/* Does the same, and gives blocks of our allocator that have the block's old label the new one, too, when
- * mt_torch_memory_keep finds them. */
+/* Does the same, and gives blocks that have the block's old label the new one, too, when mt_torch_memory_keep finds
+ * them. */
 bool mt_torch_memory_relabel_alike(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
 /* Gives the block at `to`, which the thread now casts from the one at `from`, the role weight cast if `from` is a

@@ -14,6 +14,7 @@ struct block {
     struct mt_foreign_segment segment;
     mt_label_id label;
     mt_span_id span;
+    uint64_t order; /* of its take, from 1 */
     mt_stream stream;
     bool owns_segment; /* the segment is unmapped with the block */
 };
@@ -196,9 +197,9 @@ void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct 
     struct block block = {.requested_bytes = taken->requested_bytes,
                           .stream_handle = taken->stream,
                           .label = taken->label,
-                          .span = taken->span};
+                          .span = taken->span,
+                          .order = ++foreign->counts.takes};
     assert(mt_label_number(taken->label) != 0);
-    foreign->counts.takes++;
     move_clock(foreign, time_ns);
     if (!accept_range(foreign, taken->address, bytes_of(taken), &block.range))
         return;
@@ -222,6 +223,15 @@ uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr a
     return bytes;
 }
 
+static void relabel(struct mt_foreign *foreign, struct block *block, struct mt_block_label chosen)
+{
+    if (block->label == chosen.label && block->span == chosen.span)
+        return;
+    block->label = chosen.label;
+    block->span = chosen.span;
+    emit_block(foreign, MT_EVENT_RELABEL, block, 0);
+}
+
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
                         mt_span_id span)
 {
@@ -232,12 +242,19 @@ bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr ad
         foreign->counts.unseen_relabels++;
         return false;
     }
-    if (block->label == label && block->span == span)
-        return true;
-    block->label = label;
-    block->span = span;
-    emit_block(foreign, MT_EVENT_RELABEL, block, 0);
+    relabel(foreign, block, (struct mt_block_label){label, span});
     return true;
+}
+
+void mt_foreign_relabel_all(struct mt_foreign *foreign, uint64_t time_ns, mt_label_choice choose, void *context)
+{
+    mt_addr address = 0;
+    struct block *block;
+    move_clock(foreign, time_ns);
+    while ((block = mt_address_map_find(&foreign->blocks, address, MT_FOREIGN_MOST_ADDRESS)) != NULL) {
+        relabel(foreign, block, choose(context, (struct mt_block_label){block->label, block->span}, block->order));
+        address = block->range.end;
+    }
 }
 
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out)

@@ -91,6 +91,9 @@ uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr a
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
                         mt_span_id span);
 
+/* Gives each live block the label that `choose` returns, as mt_foreign_relabel. */
+void mt_foreign_relabel_all(struct mt_foreign *foreign, uint64_t time_ns, mt_label_choice choose, void *context);
+
 /* Finds the live block that begins at the address; its block_bytes are at least requested_bytes. False: there is
  * none. */
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out);
