@@ -440,9 +440,10 @@ static void workspaces_of_products_follow_their_results(void **state)
     (void)state;
     tell(SEGMENT_ALLOC, 16 * MIB, 512 * MIB);
     take_in("aten::addmm", &calls[0], 32 * MIB); /* its result */
+    take_in("aten::addmm", &calls[0], 32 * MIB); /* the result of a later call at the same address */
     mt_torch_operator_begin(&calls[1], "aten::linear");
-    take_in("aten::addmm", &calls[2], 32 * MIB);
     mt_torch_operator_begin(&calls[2], "aten::addmm");
+    take_in("aten::empty", &calls[3], 32 * MIB); /* its result */
     take_in("aten::empty", &calls[3], 32 * MIB); /* cuBLAS's workspace */
     take_in("aten::clone", &calls[4], 1 * MIB);
     take_in("aten::empty", &calls[3], 1 * MIB); /* cublasLt's */

@@ -8,7 +8,7 @@
 
 /* The thread's products so far. */
 static _Thread_local struct products {
-    const void *call;     /* the last one of an operator, which has its result */
+    uint64_t call;        /* the last one of an operator, which has its result */
     uint32_t node_blocks; /* of nodes of autograd */
 } products;
 
@@ -58,9 +58,9 @@ static bool is_size_of_cublas(uint64_t bytes)
     return false;
 }
 
-bool mt_torch_is_matmul_workspace(const char *name, const void *call, uint64_t bytes)
+bool mt_torch_is_matmul_workspace(const char *name, uint64_t call, uint64_t bytes)
 {
-    if (call == NULL)
+    if (call == 0)
         return is_node_of_product(name) && ++products.node_blocks == 2 && is_size_of_cublas(bytes);
     if (!is_product(name))
         return false;

@@ -13,6 +13,6 @@
 #include <stdint.h>
 
 /* True if a block of the calling thread is a workspace of a matrix product. `name` is the innermost operator that does
- * more than allocate, `call` identifies its call; NULL: the name is the class of a node of autograd. Call it for each
+ * more than allocate, `call` numbers the thread's calls; 0: the name is the class of a node of autograd. Call it for each
  * block, in order. */
-bool mt_torch_is_matmul_workspace(const char *name, const void *call, uint64_t bytes);
+bool mt_torch_is_matmul_workspace(const char *name, uint64_t call, uint64_t bytes);

@@ -14,12 +14,14 @@
 /* Operators within more than these are not kept. */
 enum { MOST_OPERATORS = 64 };
 
-/* Invariant: open[0 .. depth) have begun and not ended, outermost first. */
+/* Invariant: open[0 .. depth) have begun and not ended, outermost first. A later call may have the same address. */
 static _Thread_local struct operators {
     uint32_t depth;
+    uint64_t begun;
     struct {
         const void *call;
         const char *name;
+        uint64_t number; /* of the call, from 1 */
     } open[MOST_OPERATORS];
 } operators;
 
@@ -29,6 +31,7 @@ void mt_torch_operator_begin(const void *call, const char *name)
     if (operators.depth == MOST_OPERATORS)
         return;
     operators.open[operators.depth].call = call;
+    operators.open[operators.depth].number = ++operators.begun;
     operators.open[operators.depth++].name = name;
 }
 
@@ -118,9 +121,9 @@ bool mt_torch_operator_gets_workspace(struct mt_torch_names *names, const struct
 {
     for (uint32_t i = operators.depth; i > 0; i--)
         if (!only_takes(operators.open[i - 1].name))
-            return mt_torch_is_matmul_workspace(operators.open[i - 1].name, operators.open[i - 1].call, bytes);
+            return mt_torch_is_matmul_workspace(operators.open[i - 1].name, operators.open[i - 1].number, bytes);
     return label->operator_number > 0 &&
-           mt_torch_is_matmul_workspace(mt_torch_names_operator_name(names, label->operator_number), NULL, bytes);
+           mt_torch_is_matmul_workspace(mt_torch_names_operator_name(names, label->operator_number), 0, bytes);
 }
 
 /* ---- the observer ---- */
