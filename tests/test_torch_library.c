@@ -223,12 +223,12 @@ static void a_block_that_is_for_something_else_counts_there(void **state)
 {
     (void)state;
     void *block = take(1000, 1, 0);
-    assert_int_equal(memtrace_torch_relabel(block, 0, MT_CATEGORY_GRADIENT), MT_OK);
+    assert_int_equal(memtrace_torch_relabel(block, 0, MT_CATEGORY_GRADIENT, NULL), MT_OK);
     assert_int_equal(figures(1, MT_CATEGORY_OTHER).requested, 0);
     assert_int_equal(figures(1, MT_CATEGORY_GRADIENT).requested, 1000);
     assert_int_equal(figures(1, MEMTRACE_TORCH_ALL).requested, 1000);
     assert_int_equal(figures(1, MEMTRACE_TORCH_ALL).peak_requested, 1000);
-    assert_int_equal(memtrace_torch_relabel((char *)block + 1, 0, MT_CATEGORY_PARAM), MT_USAGE);
+    assert_int_equal(memtrace_torch_relabel((char *)block + 1, 0, MT_CATEGORY_PARAM, NULL), MT_USAGE);
     assert_int_equal(mt_alloc_check(mt_torch_alloc_of(1)), MT_OK);
 }
 

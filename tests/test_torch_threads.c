@@ -223,7 +223,7 @@ static void watch_round(const struct worker *worker, uint64_t round)
     tell(ALLOC, address, 1000, pool);
     mt_torch_watch_report(0, address, 1024, 0, 0);
     if (round % 3 == 0)
-        (void)memtrace_torch_relabel((const void *)(uintptr_t)address, 0, 0);
+        (void)memtrace_torch_relabel((const void *)(uintptr_t)address, 0, 0, NULL);
     tell(FREE, address, 1000, pool);
     memtrace_torch_outside_give(piece);
     if (round % SLOTS == SLOTS - 1)
@@ -284,7 +284,7 @@ static void own_round(const struct worker *worker, uint64_t round)
     memtrace_torch_use(device, address, round % 2 == 0);
     memtrace_torch_record_stream(block, (void *)(uintptr_t)(0x1000 + round % 3));
     if (round % 3 == 0)
-        (void)memtrace_torch_relabel(block, 0, 0);
+        (void)memtrace_torch_relabel(block, 0, 0, NULL);
     if (round % 30 == 0)
         memtrace_torch_keep();
     memtrace_torch_free(block, (ssize_t)(1000 + round), device, NULL);

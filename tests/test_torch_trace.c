@@ -101,7 +101,7 @@ static void train(void)
     depth = memtrace_torch_span_begin(w1, MT_CATEGORY_EINSUM);
     void *gradient = take(2000, 0);
     memtrace_torch_span_end(depth);
-    assert_int_equal(memtrace_torch_relabel(gradient, w1, MT_CATEGORY_GRADIENT), 0);
+    assert_int_equal(memtrace_torch_relabel(gradient, w1, MT_CATEGORY_GRADIENT, NULL), 0);
     memtrace_torch_free(kept, 0, 0, NULL);
     memtrace_torch_free(gradient, 0, 0, NULL);
     memtrace_torch_measure("loss", 4.25);

@@ -4,6 +4,7 @@ import torch
 
 from memtrace import _declarations, _library
 from memtrace.recording.labels import Labels, made_alone
+from memtrace.recording.shapes import shape_of
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +101,11 @@ def test_an_interrupt_stays_the_class_for_which_python_ends_with_130():
     assert type(made_alone(KeyboardInterrupt())) is KeyboardInterrupt
     ended = made_alone(SystemExit(3))
     assert type(ended)().code == 3
+
+
+@pytest.mark.parametrize("tensor, expected", [
+    (torch.zeros(3, 4, dtype=torch.bfloat16), (15, [3, 4])), (torch.zeros((), dtype=torch.bool), (11, [])),
+    (torch.zeros(4, 4)[0], None), (torch.zeros([1] * 17), None), (torch.zeros(4).to(torch.float8_e4m3fn), (24, [4]))])
+def test_a_tensor_with_memory_of_its_own_has_a_shape(tensor, expected):
+    found = shape_of(tensor)
+    assert (found and (found.dtype, list(found.sizes)[:found.dims])) == expected

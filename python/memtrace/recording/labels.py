@@ -25,6 +25,7 @@ from . import abi, gradients, stacks
 from .caches import Caches
 from .generated import WRAPPED, Generated
 from .gradients import GradientHooks
+from .shapes import shape_of
 from .spread import SpreadGradients, local_of, rebuilding
 from .weak_tensors import WeakTensor, swap
 
@@ -268,12 +269,12 @@ class Labels:
     def relabel(self, tensor: torch.Tensor, category: int, span: int = ROOT) -> bool:
         """Sets the category of a tensor's memory (a category's number)."""
         start = start_of(tensor)
-        return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
+        return bool(start) and self.library.memtrace_torch_relabel(start, span, category, shape_of(tensor)) == 0
 
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int = ROOT) -> None:
         """Like relabel(), for tensors that may share blocks."""
         for start in {start_of(tensor) for tensor in tensors} - {0}:
-            self.library.memtrace_torch_relabel(start, span, category)
+            self.library.memtrace_torch_relabel(start, span, category, None)
 
     # ---- forward and backward ----
 

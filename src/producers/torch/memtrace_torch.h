@@ -211,8 +211,9 @@ void memtrace_torch_step_end(void);
 /* Gives the role "kept" to blocks that seemed temporary but were live through the two model calls before this one. */
 void memtrace_torch_keep(void);
 
-/* Gives the block at `ptr` another span and category. MT_USAGE (2) if no block begins there. */
-int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
+/* Gives the block at `ptr` another span and category, and a shape if it has none (NULL: unknown). MT_USAGE (2) if no block
+ * begins there. */
+int memtrace_torch_relabel(const void *ptr, uint32_t span, int category, const struct memtrace_torch_shape *shape);
 
 /* Gives the block at `ptr`, if there is one, the role kept and a span of that name ("EMA of Net"). Blocks of our
  * allocator with the same label, such as the same copy after the next step, get the role and the span when

@@ -160,25 +160,32 @@ int memtrace_torch_category_now(void)
 
 /* Has a function give the block at an address another label, in the memory of each card. True if one has the block. */
 static bool relabel(bool (*relabel_in)(struct mt_torch_memory *, mt_addr, const struct mt_torch_label *),
-                    uint64_t address, uint32_t span, mt_category category)
+                    uint64_t address, const struct mt_torch_label *label)
 {
     bool is_found = false;
     struct mt_torch_memory *memory;
-    const struct mt_torch_label label = {.span = span, .category = category, .phase = mt_torch_label_now().phase};
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        is_found |= relabel_in(memory, address, &label);
+        is_found |= relabel_in(memory, address, label);
     return is_found;
+}
+
+/* Returns the label of a block whose purpose becomes known now. */
+static struct mt_torch_label label_of(uint32_t span, mt_category category)
+{
+    return (struct mt_torch_label){.span = span, .category = category, .phase = mt_torch_label_now().phase};
 }
 
 bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
 {
-    return relabel(mt_torch_memory_relabel, address, span, mt_torch_known(category));
+    const struct mt_torch_label label = label_of(span, mt_torch_known(category));
+    return relabel(mt_torch_memory_relabel, address, &label);
 }
 
 void memtrace_torch_copy_of_weights(const void *ptr, const char *name)
 {
     const uint32_t span = memtrace_torch_span(0, name, MT_TORCH_COPY);
-    (void)relabel(mt_torch_memory_relabel_alike, address_of(ptr), span, MT_CATEGORY_PARAM);
+    const struct mt_torch_label label = label_of(span, MT_CATEGORY_PARAM);
+    (void)relabel(mt_torch_memory_relabel_alike, address_of(ptr), &label);
 }
 
 void memtrace_torch_keep(void)
@@ -188,9 +195,11 @@ void memtrace_torch_keep(void)
         mt_torch_memory_keep(memory);
 }
 
-int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
+int memtrace_torch_relabel(const void *ptr, uint32_t span, int category, const struct memtrace_torch_shape *shape)
 {
-    return mt_torch_relabel(address_of(ptr), span, category)
+    struct mt_torch_label label = label_of(span, mt_torch_known(category));
+    label.shape = shape;
+    return relabel(mt_torch_memory_relabel, address_of(ptr), &label)
                ? MT_OK
                : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
 }

@@ -179,7 +179,7 @@ def ones(count, requires_grad):
 
 
 class Tensor:
-    is_cuda = True
+    is_cuda, dtype = True, None
 
     def __init__(self, count, node=None, device=0):
         self.count, self.grad_fn, self.device = count, node, device

@@ -187,7 +187,7 @@ void keep_workspace(int number, int64_t bytes)
     c10::DataPtr taken = take_block(bytes);
     /* It stays with the handle, whichever module requested it first. */
     memtrace_torch_relabel(taken.get(), memtrace_torch_span(0, "cuBLAS", "workspace"),
-                           memtrace_torch_category("Workspace"));
+                           memtrace_torch_category("Workspace"), nullptr);
     hold.lock();
     all.kept.emplace(wanted, std::move(taken));
 }
