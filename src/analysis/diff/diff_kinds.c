@@ -175,9 +175,29 @@ static int compare_by_size(const void *left, const void *right)
     return compare_sizes(left, right);
 }
 
+/* True if the tensor is not known, as in a recording. */
+static bool is_unknown(const struct diff_kind *kind)
+{
+    return strcmp(kind->dtype, mt_dtype_name(MT_NONE)) == 0;
+}
+
+static int compare_unknown_first(const void *left, const void *right)
+{
+    const struct diff_kind *a = ((const struct rest *)left)->kind, *b = ((const struct rest *)right)->kind;
+    int order = MT_COMPARE(b->requested_bytes, a->requested_bytes);
+    if (order == 0)
+        order = MT_COMPARE(is_unknown(b), is_unknown(a));
+    return order != 0 ? order : compare_sizes(left, right);
+}
+
+static bool may_be_equal(const struct rest *left, const struct rest *right)
+{
+    return left->kind->requested_bytes == right->kind->requested_bytes && is_unknown(left->kind);
+}
+
 static bool have_one_shape(const struct rest *left, const struct rest *right)
 {
-    return left->kind->shape == right->kind->shape;
+    return left->kind->shape == right->kind->shape && !is_unknown(left->kind) && !is_unknown(right->kind);
 }
 
 static bool have_one_dtype(const struct rest *left, const struct rest *right)
@@ -224,19 +244,25 @@ static void pair_bucket(struct rest *rests, size_t count, struct diff_pairs *pai
         if (a == count || b == count)
             return;
         assert(rests[a].side == MT_SIDE_A && rests[b].side == MT_SIDE_B);
+        const struct diff_kind *of_a = rests[a].kind, *of_b = rests[b].kind;
         uint64_t common = rests[a].count < rests[b].count ? rests[a].count : rests[b].count;
-        add_pair(pairs, rests[a].kind, rests[b].kind, common);
+        if (of_a->requested_bytes != of_b->requested_bytes || (!is_unknown(of_a) && !is_unknown(of_b)))
+            add_pair(pairs, of_a, of_b, common);
         rests[a].count -= common;
         rests[b].count -= common;
     }
 }
 
-/* The passes over the rests of one row and place. Blocks with equal shapes are the same tensor in another precision,
- * and blocks with equal precisions the same tensor in another size. The remaining blocks are paired by size. */
+/* The passes over the rests of one row and place. Equal bytes are the same tensor if one run does not know it. Blocks
+ * with equal shapes are the same tensor in another precision, and blocks with equal precisions the same tensor in
+ * another size. The remaining blocks are paired by size. */
 static const struct pass {
     int (*compare)(const void *, const void *);
     bool (*may_pair)(const struct rest *, const struct rest *); /* holds for neighbours in the order of `compare` */
-} passes[] = {{compare_by_shape, have_one_shape}, {compare_by_dtype, have_one_dtype}, {compare_by_size, are_any}};
+} passes[] = {{compare_unknown_first, may_be_equal},
+              {compare_by_shape, have_one_shape},
+              {compare_by_dtype, have_one_dtype},
+              {compare_by_size, are_any}};
 
 static void run_pass(const struct pass *pass, struct rests *rests, struct diff_pairs *pairs)
 {

@@ -46,7 +46,7 @@ struct diff_pairs {
 };
 
 /* Pairs the blocks of each row and place that have no equal counterpart: first blocks with equal shapes, then with
- * equal precisions, then any, largest with largest. Borrows the kinds. The caller frees the items. */
+ * equal precisions, then any, largest with largest. A tensor that only one run knows equals a block of its bytes. Borrows the kinds. The caller frees the items. */
 void diff_kinds_pair(const struct diff_kinds *kinds, struct diff_pairs *out);
 
 /* Returns the pair's contribution to the difference of requested bytes. */
