@@ -77,8 +77,8 @@ MT_RULE(embedding_backward)
         return;
     const int64_t width = gradient->sizes[gradient->dims - 1];
     const bool is_scaled = mt_call_number(call, "scale_grad_by_freq", 0) != 0;
-    mt_inner_copy(plan, gradient);
     mt_inner_copy(plan, indices);
+    mt_inner_copy(plan, gradient);
     struct segments segments = segments_of(indices, mt_call_integer(call, "num_weights", 0), width);
     segments.is_small = segments.rows < FEW_ROWS;
     segments.is_narrow = gradient->item_bytes < MT_FLOAT_BYTES;

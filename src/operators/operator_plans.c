@@ -44,12 +44,13 @@ static const struct mt_operand *find_factor(const struct mt_operator_call *call,
 static const char *const added_to_first[] = {"mat1", "mat", "batch1"}, *const added_to_second[] = {"mat2", "vec",
                                                                                                    "batch2"};
 
+/* cuBLAS stores columns, so PyTorch asks for the transposed product, b's transpose times a's, and copies b first. */
 static void multiply(struct mt_operator_plan *plan, const struct mt_operand *a, const struct mt_operand *b)
 {
-    const int copy_of_a = copy_matrix(plan, a), copy_of_b = copy_matrix(plan, b);
+    const int copy_of_b = copy_matrix(plan, b), copy_of_a = copy_matrix(plan, a);
     mt_inner_keep(plan, MT_WORKSPACE_CUBLAS, (int64_t)plan->card->matmul_workspace_bytes);
-    mt_inner_give(plan, copy_of_b);
     mt_inner_give(plan, copy_of_a);
+    mt_inner_give(plan, copy_of_b);
 }
 
 /* mm, bmm, dot, vdot */

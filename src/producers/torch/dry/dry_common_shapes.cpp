@@ -109,6 +109,12 @@ Tensor dropout_backward(const Tensor &gradient, const Tensor &, double)
     return at::empty_like(gradient, gradient.suggest_memory_format());
 }
 
+/* The buffer is the host's. */
+two_tensors log_sigmoid(const Tensor &input)
+{
+    return {at::empty_like(input), at::empty({0}, input.options())};
+}
+
 /* A tensor of one element may be on the host. */
 Tensor &choose_out(const Tensor &condition, const Tensor &one, const Tensor &other, Tensor &out)
 {
@@ -176,6 +182,7 @@ void register_common_shapes()
     add("native_group_norm_backward", &group_norm_backward);
     add("native_dropout", &dropout);
     add("native_dropout_backward", &dropout_backward);
+    add("log_sigmoid_forward", &log_sigmoid);
     add("where.self", &choose);
     add("where.self_out", &choose_out);
     add("relu", &relu);
