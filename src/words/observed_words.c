@@ -27,7 +27,7 @@ const struct mt_row_type mt_program_phase_type = MT_ROW_TYPE(ROW, phase_fields);
 #define ROW struct mt_holder_row
 static const struct mt_field holder_fields[] = {
     MT_TEXT(ROW, kind, "kind", "kind",
-            "variable, attribute, closure, traceback, cycle, gradient cycle, graph, chain, view or copy"),
+            "variable, attribute, closure, traceback, exception, cycle, gradient cycle, graph, chain, view or copy"),
     MT_TEXT(ROW, name, "name", "holder", "of the variable or attribute"),
     MT_NAME(ROW, owner, "owner", "of", "the function, module or class that has it; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the line that adds to it or sets it; null: not known"),
@@ -111,6 +111,7 @@ void mt_holder_add_name(const struct mt_holder_row *holder, struct mt_text *out)
 static const char *words_of_kind(const char *name)
 {
     static const char *const words[MT_HOLDER_KIND_COUNT] = {
+        [MT_HOLDER_EXCEPTION] = ", since the tracebacks of its exceptions refer to it",
         [MT_HOLDER_TRACEBACK] = ", since the traceback of an exception refers to it",
         [MT_HOLDER_CYCLE] = " until Python's garbage collector runs",
         [MT_HOLDER_GRADIENT_CYCLE] = " until they are set to None: they and their parameters refer to each other",
@@ -187,6 +188,12 @@ static void add_traceback(const struct mt_observed *observed, struct mt_text *ou
 {
     (void)observed;
     mt_text_add(out, "The program goes on inside an except block while memory of the failed attempt is live");
+}
+
+static void add_exceptions(const struct mt_observed *observed, struct mt_text *out)
+{
+    (void)observed;
+    mt_text_add(out, "The program keeps exceptions, and with their tracebacks the memory of failed attempts");
 }
 
 static void add_checkpoint(const struct mt_observed *observed, struct mt_text *out)
@@ -272,6 +279,7 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         [MT_OBSERVED_ONE_GRAPH] = add_one_graph,
         [MT_OBSERVED_CYCLES] = add_growth,
         [MT_OBSERVED_TRACEBACK] = add_traceback,
+        [MT_OBSERVED_EXCEPTIONS] = add_exceptions,
         [MT_OBSERVED_GROWTH] = add_growth,
         [MT_OBSERVED_CHECKPOINT] = add_checkpoint,
         [MT_OBSERVED_OTHER_CARD] = add_other_card,
@@ -318,6 +326,9 @@ const char *mt_observed_change_words(mt_observed_change change)
                                              "backward(create_graph=True), or parameter.grad = None at the end",
         [MT_OBSERVED_CHANGE_LEAVE_EXCEPT] = "try again after the except block, or call "
                                             "traceback.clear_frames(error.__traceback__) first",
+        [MT_OBSERVED_CHANGE_CLEAR_FRAMES] =
+            "keep str(error), or call traceback.clear_frames(error.__traceback__) before "
+            "the exception is kept",
         [MT_OBSERVED_CHANGE_FIND_HOLDER] = "memtrace dry-run, or memtrace record --holders, names the variable that "
                                            "keeps it",
         [MT_OBSERVED_CHANGE_MAP_LOCATION] = "torch.load(..., map_location=\"cpu\", mmap=True), or "

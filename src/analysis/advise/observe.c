@@ -239,23 +239,32 @@ static void add_chains(struct mt_observations *out)
     }
 }
 
-/* Adds memory that exceptions keep, with the holder that keeps most. */
-static void add_traceback(struct mt_observations *out)
+/* Adds memory that exceptions keep, with the holder of a kind that keeps most. */
+static void add_kept_by_exceptions(mt_holder_kind kind, struct mt_observed found, struct mt_observations *out)
 {
     for (size_t i = 0; i < out->holder_count; i++) {
         const struct mt_holder_row *holder = &out->holders[i];
-        if (!is_held_by(holder, MT_HOLDER_TRACEBACK))
+        if (!is_held_by(holder, kind))
             continue;
-        *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_TRACEBACK,
-                                                                    .change = MT_OBSERVED_CHANGE_LEAVE_EXCEPT,
-                                                                    .phase = holder->phase,
-                                                                    .bytes = holder->held_bytes,
-                                                                    .full_at = -1,
-                                                                    .file = "",
-                                                                    .taken_at = "",
-                                                                    .holder = holder};
+        found.phase = holder->phase;
+        found.bytes = holder->held_bytes;
+        found.full_at = -1;
+        found.file = found.taken_at = "";
+        found.holder = holder;
+        *MT_HOST_ADD(out->items, out->count) = found;
         return;
     }
+}
+
+/* Adds memory that a handled exception keeps, and memory that stored exceptions keep. */
+static void add_exceptions(struct mt_observations *out)
+{
+    add_kept_by_exceptions(
+        MT_HOLDER_TRACEBACK,
+        (struct mt_observed){.kind = MT_OBSERVED_TRACEBACK, .change = MT_OBSERVED_CHANGE_LEAVE_EXCEPT}, out);
+    add_kept_by_exceptions(
+        MT_HOLDER_EXCEPTION,
+        (struct mt_observed){.kind = MT_OBSERVED_EXCEPTIONS, .change = MT_OBSERVED_CHANGE_CLEAR_FRAMES}, out);
 }
 
 /* Adds the copies of the weights. */
@@ -353,7 +362,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     if (!trains)
         MT_TRY(add_leaks(question, out));
     add_chains(out);
-    add_traceback(out);
+    add_exceptions(out);
     add_copies(out);
     MT_TRY(add_checkpoint(question, out));
     MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_VALIDATE, out));

@@ -16,6 +16,7 @@
     X(ONE_GRAPH, "one graph")               /* the iterations of a loop add to one graph, which the last step frees */ \
     X(CYCLES, "reference cycles")           /* a loop leaves objects that only the garbage collector frees */          \
     X(TRACEBACK, "kept by a traceback")     /* an exception that is handled keeps the frames that it left */           \
+    X(EXCEPTIONS, "kept by exceptions")     /* the program keeps exceptions, and these the frames that they left */    \
     X(GROWTH, "growth")                     /* a loop keeps memory; who holds it is not known */                       \
     X(CHECKPOINT, "checkpoint on the card") /* next to the weights that were copied from it */                         \
     X(OTHER_CARD, "other card")             /* memory of a rank on a card that is not its own */                       \
@@ -56,6 +57,7 @@
     X(BREAK_CYCLE, "break the cycle")                /* or collect garbage in each iteration */                        \
     X(AUTOGRAD_GRAD, "torch.autograd.grad")          /* in place of backward(create_graph=True) */                     \
     X(LEAVE_EXCEPT, "leave the except block")        /* before another attempt */                                      \
+    X(CLEAR_FRAMES, "clear frames")                  /* of exceptions, or keep their texts */                          \
     X(FIND_HOLDER, "find the holder")                /* record with holders */                                         \
     X(MAP_LOCATION, "map_location")                  /* load to the host */                                            \
     X(OWN_CARD, "own card")                          /* set the card of the rank, and load to it or to the host */     \

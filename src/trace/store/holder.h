@@ -13,6 +13,7 @@
     X(ATTRIBUTE, "attribute") /* of an object */                                                                       \
     X(CLOSURE, "closure")     /* a variable of a function that another function has captured */                        \
     X(TRACEBACK, "traceback") /* a variable of a function that an exception left, which keeps the function's frame */  \
+    X(EXCEPTION, "exception") /* a container of exceptions, whose tracebacks keep the frames that they left */         \
     X(CYCLE, "cycle")         /* objects that refer to each other, until the garbage collector frees them */           \
     X(GRADIENT_CYCLE, "gradient cycle") /* parameters and gradients of backward(create_graph=True) */                  \
     X(GRAPH, "graph")                   /* an autograd graph, which the named tensor keeps alive */                    \
