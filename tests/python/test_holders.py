@@ -245,7 +245,7 @@ with torch.no_grad():
 """)
     rows = {row["name"]: row for row in answer(dry, "advise")["holders"]}
     assert {name: row["line"] for name, row in rows.items()} == {
-        "Memory.steps": 14, "results.queue": 11, "records.value": 11, "found": 24}
+        "Memory.steps": 14, "results.queue": 11, "records[…].value": 11, "found": 24}
     assert all(row["held_bytes"] >= 3 * (4 << 20) for row in rows.values())
 
 

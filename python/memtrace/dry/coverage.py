@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
-from ..recording.holder_names import variables_of
+from ..recording.frames import variables_of
 from .places import Place, frames_of_user, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]

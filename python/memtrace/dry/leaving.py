@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 
 import torch
 
-from ..recording.holder_names import variables_of
+from ..recording.frames import variables_of
 from .coverage import Call, scope_of
 from .places import Place, frames_of_user
 

@@ -5,34 +5,28 @@
 from __future__ import annotations
 
 import ast
+import collections
 import contextlib
 import dataclasses
 import functools
-import gc
 import inspect
 import linecache
-import os
 import re
-import sys
-import sysconfig
-import threading
 import types
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Optional
 
 import torch
 
+from .frames import Locals, file_of, frames_from, is_of_library
+from .holder_paths import (CONTAINERS, INNER, SUSPENDED, FunctionCache, Path, Paths, Rank, field_of, fields_of, frame_of_suspended,
+                           module_of)
 from .weak_tensors import WeakTensor
 
-LEVELS = 6  # of containers and objects around a tensor
-CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 UNCHANGEABLE = (tuple, frozenset, functools.partial)  # items can't be removed from these, but these can be removed
-FunctionCache = type(functools.lru_cache()(len))  # the type of functools.lru_cache's result, which refers to the cached results
-SUSPENDED = (types.GeneratorType, types.CoroutineType)
-LIBRARIES = {os.path.realpath(folder) for folder in (os.path.dirname(os.path.dirname(torch.__file__)), *(
-    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))}
-HERE = os.path.dirname(os.path.abspath(__file__))
+SUBMODULES = ("_modules", "_parameters", "_buffers")  # dicts of a module, whose keys are its attributes
+NOT_LINKED = (*CONTAINERS, torch.Tensor, *INNER)
+ITEM = "[…]"  # a step into a container
 
 
 class Reference(NamedTuple):
@@ -47,7 +41,7 @@ class Reference(NamedTuple):
 class Holder:
     """A name from which tensors can be reached. `owner` is a function, a module or a class."""
 
-    kind: str  # variable, attribute, closure, traceback, cycle or gradient cycle
+    kind: str  # variable, attribute, closure, traceback, exception, cycle or gradient cycle
     name: str
     owner: str
     file: str
@@ -75,7 +69,7 @@ class Holder:
 
     def kind_of(self, held: int) -> str:
         """Returns the kind of a holder that keeps this many bytes: of a graph, of a block larger than its view, or of its tensors."""
-        if self.kind in ("cycle", "gradient cycle", "traceback"):
+        if self.kind in ("cycle", "gradient cycle", "traceback", "exception"):
             return self.kind
         if self.is_copy:
             return "copy"
@@ -86,49 +80,13 @@ class Holder:
         return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind
 
 
-@functools.lru_cache(maxsize=None)
-def is_of_library(file: str) -> bool:
-    """True for a file of Python or of an installed package."""
-    return any(os.path.realpath(file).startswith(folder + os.sep) for folder in LIBRARIES)
-
-
-def is_own(frame: Any) -> bool:
-    """True for a frame of memtrace."""
-    return bool(frame.f_code.co_filename.startswith(os.path.dirname(HERE)))
-
-
-def frames_from(frame: Any) -> list[Any]:
-    """Returns a frame and its callers, without memtrace's frames."""
-    found = []
-    while frame is not None:
-        if not is_own(frame):
-            found.append(frame)
-        frame = frame.f_back
-    return found
-
-
-def frames_of_other_threads() -> list[Any]:
-    own = threading.get_ident()
-    return [frame for thread, top in sys._current_frames().items() if thread != own for frame in frames_from(top)]
-
-
-def frames_of_error(error: BaseException) -> list[Any]:
-    """Returns the frames in an exception's traceback, the innermost first."""
-    found: list[Any] = []
-    trace = error.__traceback__
-    while trace is not None:
-        found.insert(0, trace.tb_frame)
-        trace = trace.tb_next
-    return [frame for frame in found if not is_own(frame)]
-
-
 def line_of(file: str, lines: Iterable[int], name: str) -> int:
-    """Returns the line that adds something to a name or, without one, that computes it from itself, or sets it; 0: there is none.
-    ".name": an attribute."""
+    """Returns the line that adds something to a name or, without one, that computes it from itself, or sets it, rather not
+    to None; 0: there is none. ".name": an attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
     several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
     added = rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)"
-    for pattern in (added, rf"{several}.*{word}\b", rf"{word}(=(?!=)|:)", several):
+    for pattern in (added, rf"{several}.*{word}\b", rf"{word}=(?!=)(?!\s*None\b)", rf"{word}(=(?!=)|:)", several):
         for line in lines:
             if re.search(pattern, linecache.getline(file, line)):
                 return line
@@ -139,45 +97,6 @@ def lines_of(code: types.CodeType) -> range:
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno) if hasattr(
         code, "co_lines") else code.co_firstlineno + 500
     return range(code.co_firstlineno, last + 1)
-
-
-def variables_of(frame: Any) -> list[tuple[str, Any]]:
-    """Returns the local variables of a frame. Before Python 3.13 a frame keeps f_locals's dict, and therefore the values, unless
-    the dict is emptied. A class body's variables exist only in the dict."""
-    space = frame.f_locals
-    found = list(space.items())
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        space.clear()
-    return found
-
-
-class Locals:
-    """The values of local variables, by id."""
-
-    def __init__(self, frames: Iterable[Any]) -> None:
-        self.found: dict[int, tuple[Any, str]] = {}
-        for frame in frames:
-            if frame.f_code.co_name == "<module>":
-                continue
-            for name, value in variables_of(frame):
-                if name != "self" or id(value) not in self.found:
-                    self.found.setdefault(id(value), (frame, name))
-
-    def holder(self, value: Any) -> Optional[Holder]:
-        """Returns the local variable that refers to a value. `self` gets the name of its class."""
-        if id(value) not in self.found:
-            return None
-        frame, name = self.found[id(value)]
-        code = frame.f_code
-        kind = "closure" if name in code.co_freevars else "variable"
-        line = line_of(code.co_filename, lines_of(code), name) or frame.f_lineno
-        return Holder(kind, name, code.co_name, code.co_filename, line)
-
-
-def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
-    """Returns the module whose variables are in a dict."""
-    module = sys.modules.get(str(space.get("__name__", "")))
-    return module if module is not None and vars(module) is space else None
 
 
 @functools.lru_cache(maxsize=None)
@@ -199,21 +118,54 @@ def variable_of_module(module: types.ModuleType, name: str) -> Holder:
     return Holder("variable", name, module.__name__, file, line)
 
 
+def name_in(space: Any, value: Any) -> str:
+    """Returns the key of a value in a dict of variables."""
+    return next((str(key) for key, one in space.items() if one is value), "")
+
+
+@functools.lru_cache(maxsize=None)
+def line_of_attribute(file: str, name: str) -> int:
+    """Returns the line that sets an attribute, such as ".cache" in any object; 0: there is none."""
+    return line_of(file, range(1, len(linecache.getlines(file)) + 1), name)
+
+
 def attribute_of(owner: Any, name: str) -> Holder:
     """Returns the attribute of an object without a name."""
-    kind = type(owner)
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None) or ""
-    line = line_of(file, range(1, len(linecache.getlines(file)) + 1), f".{name}")
-    return Holder("attribute", f"self.{name}", kind.__qualname__, file, line)
+    file = file_of(type(owner))
+    return Holder("attribute", f"self.{name}", type(owner).__qualname__, file, line_of_attribute(file, f".{name}"))
 
 
 def attribute_of_class(owner: type, name: str) -> Holder:
-    module = sys.modules.get(owner.__module__)
-    file = getattr(module, "__file__", None) or ""
-    every = range(1, len(linecache.getlines(file)) + 1)
-    line = line_of(file, every, f".{name}") or line_of(file, every, name)
+    file = file_of(owner)
+    line = line_of_attribute(file, f".{name}") or line_of_attribute(file, name)
     return Holder("attribute", f"{owner.__qualname__}.{name}", owner.__module__, file, line)
+
+
+def variable_of_frame(frame: Any, name: str) -> Holder:
+    """Returns a local variable of a running or suspended function."""
+    code = frame.f_code
+    kind = "closure" if name in code.co_freevars else "variable"
+    line = line_of(code.co_filename, lines_of(code), name) or frame.f_lineno
+    return Holder(kind, name, code.co_name, code.co_filename, line)
+
+
+def variable_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
+    frame = frame_of_suspended(suspended)
+    found = Locals([frame]).found.get(id(value)) if frame is not None else None
+    return variable_of_frame(*found) if found is not None else None
+
+
+def part_of_function(function: types.FunctionType, part: Any, value: Any) -> Holder:
+    """Returns a default argument, a captured variable or an attribute of a function. `part` of it has the value."""
+    code = function.__code__
+    place = function.__qualname__, code.co_filename, code.co_firstlineno
+    if isinstance(value, types.CellType):
+        return Holder("closure", name_in(dict(zip(code.co_freevars, part)), value), *place)
+    names = code.co_varnames[code.co_argcount - len(part):code.co_argcount]
+    name = name_in(dict(zip(names, part)) if isinstance(part, tuple) else part, value)
+    if getattr(function, "__dict__", None) is part:
+        return Holder("attribute", f"{code.co_name}.{name}", *place)
+    return Holder("variable", f"default argument {name}", *place)
 
 
 def function_cache(cache: Any) -> Holder:
@@ -225,13 +177,6 @@ def function_cache(cache: Any) -> Holder:
     return Holder("variable", f"lru_cache of {name}", getattr(function, "__module__", None) or "", file, line)
 
 
-def local_of_suspended(suspended: Any, value: Any) -> Optional[Holder]:
-    """Returns the local variable of a suspended generator or coroutine that refers to a value."""
-    frame = getattr(suspended, "gi_frame", None) or getattr(suspended, "cr_frame", None)
-    found = None if frame is None or is_own(frame) else Locals([frame]).holder(value)
-    return found if found is not None and found.name != "self" else None
-
-
 def left_frame(frame: Any) -> Optional[Holder]:
     """Returns the program's frame in an exception's traceback, from a frame that it or a library's function called."""
     for one in frames_from(frame):
@@ -240,129 +185,123 @@ def left_frame(frame: Any) -> Optional[Holder]:
     return None
 
 
-def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes that an object has in its dict and in slots."""
-    yield from (getattr(one, "__dict__", None) or {}).items()
-    for kind in type(one).__mro__:
-        names = vars(kind).get("__slots__", ())
-        for name in (names,) if isinstance(names, str) else names:
-            slot = vars(kind).get(name)
-            if isinstance(slot, types.MemberDescriptorType):
-                with contextlib.suppress(AttributeError):  # if it is not set
-                    yield name, slot.__get__(one)
+# ---- steps of a path ----
 
+class Step(NamedTuple):
+    """From an object to an attribute or an item."""
+
+    text: str  # ".value" or "[…]"
+    owner: Any = None  # the object with the attribute; None: an item
+    name: str = ""  # of the attribute
+
+
+def steps_between(objects: list[Any]) -> list[Step]:
+    """Returns the steps from the first object to the last."""
+    steps: list[Step] = []
+    before: Any = None
+    for one, inner in zip(objects, objects[1:]):
+        steps += step_between(before, one, inner, steps)
+        before = one
+    return steps
+
+
+def step_between(before: Any, one: Any, inner: Any, steps: list[Step]) -> Iterator[Step]:
+    """Yields the step from an object to the next on a path; none to an object's dict. `before`, `steps`: the path so far."""
+    if isinstance(one, dict):
+        key = next((str(key) for key, value in one.items() if value is inner), "")
+        if getattr(before, "__dict__", None) is one:
+            yield Step(f".{key}", before, key)
+        elif isinstance(before, torch.nn.Module) or steps and steps[-1].name in SUBMODULES:
+            owner = steps.pop().owner
+            yield Step(f".{key}", owner, key)
+        elif type(one) is not dict and getattr(one, "__dict__", {}).get(key) is inner:
+            yield Step(f".{key}", one, key)
+        else:
+            yield Step(ITEM)
+    elif isinstance(one, CONTAINERS):
+        yield Step(ITEM)
+    elif getattr(one, "__dict__", None) is not inner:
+        key = field_of(one, inner) or ""
+        yield Step(f".{key}", one, key)
+
+
+def linked_classes(objects: list[Any]) -> set[int]:
+    """Returns the ids of the classes of linked objects on a path: those with several objects."""
+    classes = collections.Counter(id(type(one)) for one in objects if not isinstance(one, NOT_LINKED))
+    return {kind for kind, number in classes.items() if number > 1}
+
+
+def end_of_name(objects: list[Any], linked: set[int], first: int) -> int:
+    """Returns the number of objects of a path, more than `first`, that help to find the last one: as far as an exception,
+    whose traceback follows, or the first one of linked objects."""
+    return next((place + 1 for place, one in enumerate(objects)
+                 if isinstance(one, BaseException) or (id(type(one)) in linked and place >= first)), len(objects))
+
+
+# ---- names ----
 
 class Names:
-    """The objects from which some objects can be reached, level by level."""
+    """Names some objects by the best paths to them."""
 
     def __init__(self, objects: list[Any], frames: list[Any]) -> None:
         """Borrows the list of objects, so that it is not mistaken for a holder."""
-        self.locals = Locals([*frames, *frames_of_other_threads()])
-        self.around: dict[int, list[Any]] = {}  # referrers by the id of an object
-        self.kept = list(objects)  # so that ids stay valid
-        frontier = objects
-        for _ in range(LEVELS):
-            frontier = self._climb(frontier)
-            if not frontier:
-                break
+        self.paths = Paths(objects, frames)
+        self.linked: set[int] = set()
+        for path in filter(None, map(self.paths.to, objects)):
+            self.linked |= linked_classes(path.objects)
 
-    def _climb(self, frontier: list[Any]) -> list[Any]:
-        """Notes the referrers of the objects, and returns those without a name."""
-        wanted = {id(one) for one in frontier if id(one) not in self.around}
-        asked = [one for one in frontier if id(one) in wanted]
-        own = {id(frontier), id(asked), id(self.kept), id(self.around), id(vars(self))}
-        own |= {id(value) for value in self.around.values()}
-        found = []
-        for referrer in gc.get_referrers(*asked) if asked else ():
-            if id(referrer) in own or (isinstance(referrer, types.FrameType) and is_own(referrer)):
-                continue
-            for one in gc.get_referents(referrer):
-                if id(one) in wanted:
-                    self.around.setdefault(id(one), []).append(referrer)
-            found.append(referrer)
-        for one in asked:
-            self.around.setdefault(id(one), [])
-        self.kept += found
-        return [one for one in found if not self._ends(one)]
-
-    def _ends(self, one: Any) -> bool:
-        """True if a referrer does not help to name an object."""
-        if id(one) in self.locals.found or isinstance(one, (types.ModuleType, type, types.CellType, types.FrameType,
-                                                              FunctionCache, *SUSPENDED)):
-            return True
-        return isinstance(one, dict) and module_of(one) is not None
-
-    def references(self, one: Any) -> Iterator[Reference]:
+    def references(self, one: Any, seen: frozenset[int] = frozenset()) -> Iterator[Reference]:
         """Yields the references to remove in order to free an object. None if it is in a variable of a running function."""
-        if id(one) in self.locals.found:
+        if self.paths.is_in_variable(one) or id(one) in seen:
             return
-        for referrer in self.around.get(id(one), ()):
+        for referrer in self.paths.referrers(one):
             if isinstance(referrer, UNCHANGEABLE):
-                yield from self.references(referrer)
+                yield from self.references(referrer, seen | {id(one)})
             else:
                 yield Reference(referrer, id(one))
 
-    def name(self, one: Any, seen: frozenset[int] = frozenset()) -> Optional[Holder]:
+    def name(self, one: Any) -> Optional[Holder]:
         """Returns the name from which an object can be reached; None if there is none within LEVELS levels."""
-        found = self.locals.holder(one)
-        if found is not None and found.name != "self":
-            return found
-        for referrer in self.around.get(id(one), ()):
-            if id(referrer) in seen:
-                continue
-            found = self._name_in(one, referrer, seen | {id(one)})
-            if found is not None:
-                return found
-        return None
+        path = self.paths.to(one)
+        root, objects = self._root_of(path) if path is not None else (None, [])
+        if root is None:
+            return None
+        is_self = root.name == "self"
+        objects = objects[:end_of_name(objects, self.linked, int(is_self))]
+        steps = steps_between(objects)
+        while steps and steps[-1].text == ITEM:
+            steps.pop()
+        root.kind = "exception" if isinstance(objects[-1], BaseException) else root.kind
+        if not steps:
+            return None if is_self else root
+        places = (attribute_of(step.owner, step.name) for step in reversed(steps) if step.owner is not None)
+        line = next((one for one in places if one.line and not is_of_library(one.file)), root)
+        kind = "attribute" if steps[-1].owner is not None and root.kind != "exception" else root.kind
+        return dataclasses.replace(root, kind=kind, name=root.name + "".join(step.text for step in steps), file=line.file,
+                                   line=line.line)
 
-    def _name_in(self, one: Any, referrer: Any, seen: frozenset[int]) -> Optional[Holder]:
-        """Returns the name of an object in a referrer."""
-        if isinstance(referrer, FunctionCache):
-            return function_cache(referrer)
-        if isinstance(referrer, SUSPENDED):
-            return local_of_suspended(referrer, one)
-        if isinstance(referrer, types.CellType):
-            return self._name_of_cell(referrer)
-        if isinstance(referrer, types.FrameType):
-            return left_frame(referrer)
-        if isinstance(referrer, dict):
-            module = module_of(referrer)
-            key = next((key for key, value in referrer.items() if value is one), None)
-            if module is not None:
-                return variable_of_module(module, str(key)) if isinstance(key, str) else None
-            owner = self._owner_of(referrer)
-            return self._attribute(owner, str(key), seen) if owner is not None else self.name(referrer, seen)
-        if isinstance(referrer, (*CONTAINERS, functools.partial)):
-            return self.name(referrer, seen)
-        key = next((key for key, value in fields_of(referrer) if value is one), None)
-        return self._attribute(referrer, key, seen) if key is not None else None
-
-    def _owner_of(self, space: dict[Any, Any]) -> Any:
-        """Returns the object whose attributes are in a dict; None for a dict of the program."""
-        for referrer in self.around.get(id(space), ()):
-            if isinstance(referrer, (*CONTAINERS, types.CellType)):
-                continue
-            attributes = getattr(referrer, "__dict__", None)
-            if attributes is space or (isinstance(referrer, type) and gc.get_referents(attributes) == [space]):
-                return referrer
-        return None
-
-    def _attribute(self, owner: Any, name: str, seen: frozenset[int]) -> Holder:
-        """Returns the name of an attribute: of a named object, or otherwise of its class."""
-        if isinstance(owner, type):
-            return attribute_of_class(owner, name)
-        own = attribute_of(owner, name)
-        around = None if isinstance(owner, torch.nn.Module) or id(owner) in seen else self.name(owner, seen | {id(owner)})
-        if around is None:
-            return own
-        line = around if is_of_library(own.file) or own.line == 0 else own  # for queue.Queue or a dataclass, the line of its holder
-        return dataclasses.replace(line, kind=own.kind, name=f"{around.name}.{name}", owner=around.owner)
-
-    def _name_of_cell(self, cell: types.CellType) -> Optional[Holder]:
-        for cells in gc.get_referrers(cell):
-            for function in gc.get_referrers(cells) if isinstance(cells, tuple) else ():
-                if isinstance(function, types.FunctionType) and function.__closure__ is cells:
-                    code = function.__code__
-                    name = next(name for name, one in zip(code.co_freevars, function.__closure__ or ()) if one is cell)
-                    return Holder("closure", name, function.__qualname__, code.co_filename, code.co_firstlineno)
-        return None
+    def _root_of(self, path: Path) -> tuple[Optional[Holder], list[Any]]:
+        """Returns the root of a path, and the objects from the one that it names on. Otherwise, the first is `self`."""
+        first, *others = path.objects
+        if path.is_variable:
+            return variable_of_frame(*self.paths.locals.found[id(first)]), path.objects
+        if isinstance(first, types.FrameType):
+            return left_frame(first), others[-1:]
+        comprehension = self.paths.comprehension_of(first) if path.rank == Rank.COMPREHENSION else None
+        if comprehension is not None:
+            return Holder("variable", comprehension.name, *comprehension[1:]), path.objects
+        if isinstance(first, FunctionCache):
+            return function_cache(first), others
+        if isinstance(first, SUSPENDED):
+            return variable_of_suspended(first, others[0]), others
+        if isinstance(first, types.FunctionType):
+            captures = others[0] is first.__closure__
+            return part_of_function(first, *others[:2]), others[2 if captures else 1:]
+        module = module_of(first) if isinstance(first, dict) else None
+        if module is not None:
+            return variable_of_module(module, name_in(first, others[0])), others
+        if isinstance(first, type):
+            space = others[0] if isinstance(others[0], dict) and len(others) > 1 else vars(first)
+            value = others[1] if space is others[0] else others[0]
+            return attribute_of_class(first, name_in(space, value)), others[1 if space is others[0] else 0:]
+        return Holder("attribute", "self", type(first).__qualname__, file_of(type(first)), 0), path.objects

@@ -25,7 +25,8 @@ from typing import Any, Optional
 
 import torch
 
-from .holder_names import FunctionCache, Holder, Names, Reference, fields_of
+from .holder_names import Holder, Names, Reference
+from .holder_paths import FunctionCache, fields_of
 from .labels import start_of
 from .live_objects import objects_of
 from .weak_tensors import WeakTensor

@@ -13,7 +13,8 @@ import torch
 from .._private_names import Replaced, has, original_of, replace
 from .._settings import settings
 from . import holders
-from .holder_names import Holder, frames_from, frames_of_error
+from .frames import frames_from, frames_of_error
+from .holder_names import Holder
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
 from .not_detached import Detaching
