@@ -14,7 +14,7 @@ enum { MOST_HOLDERS = 5 };
 
 #define ROW struct mt_program_phase_row
 static const struct mt_field phase_fields[] = {
-    MT_TEXT(ROW, name, "program_phase", "program phase", "load, train, validate, generate or save"),
+    MT_TEXT(ROW, name, "program_phase", "program phase", "load, train, validate, generate, inference or save"),
     MT_BYTES(ROW, bytes, "allocated_bytes", "highest", "the most that was allocated in it"),
     MT_COUNT(ROW, count, "count", "times", "that the program entered it"),
     MT_STEP(ROW, step, "step", "step", "of that moment"),

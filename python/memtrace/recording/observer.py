@@ -152,8 +152,8 @@ class Observer:
                     self._store_one(chain, graphs, loop)
 
     def _label_caches(self, found: Iterable[Holder], loop: Loop) -> None:
-        """Labels tensors that grow while their number does not, in a loop that generates: they are key-value caches."""
-        for holder in found if self.phases.now == "generate" else ():
+        """Labels tensors that grow while their number does not, in a loop that only calls a model: they are key-value caches."""
+        for holder in found if self.phases.now in ("generate", "inference") else ():
             _, count, _ = (loop.census or {}).get(holder.key, holders.NOTHING)
             if not holder.has_graph and count == len(holder.blocks):
                 for address in holder.blocks:

@@ -50,7 +50,8 @@ static mt_observed_change change_of_collecting(const char *phase, const struct m
     static const char cached[] = "lru_cache of ";
     if (strncmp(holder->name, cached, sizeof cached - 1) == 0)
         return MT_OBSERVED_CHANGE_LIMIT_RESULTS;
-    if (is_phase(phase, MT_PROGRAM_PHASE_GENERATE) && is_cache(holder))
+    const bool infers = is_phase(phase, MT_PROGRAM_PHASE_GENERATE) || is_phase(phase, MT_PROGRAM_PHASE_INFERENCE);
+    if (infers && is_cache(holder))
         return MT_OBSERVED_CHANGE_BOUND_CACHE;
     return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
                                                           : MT_OBSERVED_CHANGE_MOVE_TO_HOST;

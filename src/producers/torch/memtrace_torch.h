@@ -242,13 +242,14 @@ void memtrace_torch_set(const char *name, const char *value);
  * last followed by '\0'. Secrets become "***" (run/shown_words.h). */
 void memtrace_torch_arguments(const char *words, uint64_t bytes);
 
-/* Begins a program phase in all traces: "load", "train", "validate", "generate" or "save"; for serving engines also
+/* Begins a program phase in all traces: "load", "train", "validate", "generate", "inference" or "save"; for serving
+ * engines also
  * "profile", "capture" and "serve". It lasts until the next one begins. Ignores other words. */
 void memtrace_torch_program_phase(const char *name);
 
 /* Stores a holder of the live block that begins at an address of a card (trace/store/holder.h): "variable",
- * "attribute", "closure", "traceback", "cycle", "gradient cycle", "graph", "chain", "view" or "copy". `loop_file` and
- * `loop_line` locate the loop in which the holder grows. Copies the strings; a NULL file and line 0 mean "unknown". */
+ * "attribute", "closure", "traceback", "exception", "cycle", "gradient cycle", "graph", "chain", "view" or "copy".
+ * `loop_file` and `loop_line` locate the loop in which the holder grows. Copies the strings; a NULL file and line 0 mean "unknown". */
 void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
                            const char *file, int line, uint64_t held_bytes, const char *loop_file, int loop_line);
 

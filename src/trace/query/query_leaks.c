@@ -68,7 +68,7 @@ static mt_status find_loop(struct mt_trace *trace, const struct mt_run *run, str
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT name, first_event, ifnull(last_event, ?2) AS last FROM program_phase WHERE run = ?1"
-                 " AND name IN ('validate', 'generate') ORDER BY last - first_event DESC, id LIMIT 1",
+                 " AND name IN ('validate', 'generate', 'inference') ORDER BY last - first_event DESC, id LIMIT 1",
                  MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event + run->event_count - 1)) {
         out->loop = mt_query_text(trace, row, 0);
         *out_first = mt_statement_integer(row, 1);
