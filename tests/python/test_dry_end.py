@@ -216,6 +216,20 @@ print("done")
     assert "did not run: evaluate (program.py:" in said.stderr
 
 
+@pytest.mark.parametrize("batches", ["range(50)", "(n for n in range(50))", "dict.fromkeys(range(50))", "enumerate('x' * 50)"])
+def test_a_loop_at_the_end_of_its_function_is_left(dry, batches):
+    said = dry.run(NET + EVALUATE + f"""
+def train_epoch():
+    for batch in {batches}:
+        train(torch.randn(64, 256))
+for epoch in range(2):
+    train_epoch()
+    print(evaluate(data(5, 64)))
+""")
+    assert said.stdout == "5\n5\n" and last(dry, "ended_by") == "program"
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 10
+
+
 def test_an_evaluation_that_ran_only_before_training_is_named(dry):
     dry.run(NET + EVALUATE + """
 for step in range(1000):

@@ -1,21 +1,24 @@
 """Leaves loops of the user's own code from outside, so that the program continues behind them.
 
-The program's next line at the head of the loop, where an iteration is complete, becomes the line behind the loop: what a debugger's
-`jump` does. A loop that is the last statement of its function has no such line, and can't be left.
+A loop is left at its head, where an iteration is complete. A `for` loop gets an empty iterator (value_stack.py), so it ends as
+usual. A `while` loop is left by a jump to the line behind it, as in a debugger, which is not possible if it is the last
+statement of its function.
 """
 from __future__ import annotations
 
 import ast
 import collections
 import ctypes
+import functools
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Optional, Union
 
 import torch
 
 from ..recording.frames import variables_of
+from . import value_stack
 from .coverage import Call, scope_of
 from .places import Place, frames_of_user
 
@@ -93,31 +96,63 @@ class Leaver:
         places = [Place(frame.f_code.co_filename, loop.lineno) for frame, loop, _ in found]
         first = places.index(beyond) + 1 if beyond in places else 0
         for place, (frame, loop, behind) in list(zip(places, found))[first:len(found) - kept]:
-            if behind is not None and self.left[place] < MOST_LEFT:
+            way = way_out(frame, loop, behind)
+            if way is not None and self.left[place] < MOST_LEFT:
                 self.left[place] += 1
-                jump_at(frame, loop.lineno, behind)
+                leave_at_head(frame, way)
                 return True
         return False
 
 
-def jump_at(frame: Any, head: int, behind: int) -> None:
-    """Continues behind a loop once a frame comes to the loop's head. Nothing keeps the frame, and with it a model, after that. A trace
-    function of Python would: before Python 3.13 it leaves the frame a dict with all its variables, which keeps what they refer to."""
+def head_of(frame: Any, loop: Loop) -> Optional[int]:
+    """Returns the place of a `for` loop's head in the code of a frame; None for other loops, and if the layout of frames is
+    unknown."""
+    if not isinstance(loop, ast.For) or value_stack.known_layout() is None:
+        return None
+    return value_stack.head_of(frame, range(loop.lineno, (loop.iter.end_lineno or loop.lineno) + 1))
+
+
+def way_out(frame: Any, loop: Loop, behind: Optional[int]) -> Optional[Callable[[Any], bool]]:
+    """Returns a function that leaves a loop and returns True if its frame is at the loop's head; None if the loop can't be
+    left."""
+    head = head_of(frame, loop)
+    if head is not None:
+        return functools.partial(end_at, head)
+    return functools.partial(jump_from, loop.lineno, behind) if behind is not None else None
+
+
+def leave_at_head(frame: Any, leaves: Optional[Callable[[Any], bool]]) -> None:
+    """Calls `leaves` at each line of a frame until it returns True. After that, nothing keeps the frame or its variables. A trace
+    function in Python would: before Python 3.13 it leaves a dict with all variables in the frame."""
     def trace(given: Any, now: Any, event: int, result: Any) -> int:
-        nonlocal frame
-        is_head = now is frame and event == LINE and now.f_lineno == head
-        if is_head:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of variables that the skipped lines would have set
-                now.f_lineno = behind
-        if is_head or (now is frame and event == RETURN):
-            now.f_trace = frame = None
+        nonlocal frame, leaves
+        is_over = now is frame and (leaves(now) if event == LINE and leaves is not None else event == RETURN)
+        if is_over:
+            now.f_trace = frame = leaves = None
             sys.settrace(None)
         return 0
 
     function = TraceFunction(trace)
     frame.f_trace = ignore  # without one, a line can't be set
     ctypes.pythonapi.PyEval_SetTrace(function, ctypes.py_object(function))
+
+
+def end_at(head: int, frame: Any) -> bool:
+    """Ends a `for` loop if a frame is at its head. The iterator is released here, as it is where a loop ends."""
+    is_head = value_stack.is_at(head, frame)
+    if is_head:
+        value_stack.exhaust(frame)
+    return is_head
+
+
+def jump_from(head: int, behind: int, frame: Any) -> bool:
+    """Continues behind a loop if a frame is at the line of the loop's head."""
+    is_head = frame.f_lineno == head
+    if is_head:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of variables that the skipped lines would have set
+            frame.f_lineno = behind
+    return bool(is_head)
 
 
 def ignore(*event: Any) -> None:
