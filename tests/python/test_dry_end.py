@@ -254,6 +254,28 @@ for step in range(1000):
     assert said.stderr.endswith(f": fits until iteration {count}, by estimate\n")
 
 
+@pytest.mark.parametrize("batches", ["data(20, 64)", "[(torch.randn(64, 256),) for _ in range(20)]"])
+def test_memory_that_grows_in_each_epoch_and_in_no_step_is_reported(dry, batches):
+    source = NET + f"""
+kept = []
+def train_epoch(batches):
+    for (x,) in batches:
+        train(x)
+batches = {batches}
+for epoch in range(30):
+    train_epoch(batches)
+    KEEP
+"""
+    said = dry.run(source.replace("KEEP", "kept.append({name: p.detach().clone() for name, p in net.named_parameters()})"))
+    line = 1 + next(n for n, text in enumerate(source.splitlines()) if "epoch in" in text)
+    (size, place, total), = dry.rows("SELECT bytes, line, total FROM caveat WHERE kind = 'growth'")
+    assert 4 << 20 <= size < 5 << 20 and place == line and last(dry, "ended_by") == "growth"
+    assert total == (30 if sys.version_info >= (3, 11) else None)
+    assert "memtrace: kept (program.py:" in said.stderr
+    dry.run(source.replace("KEEP", "kept = [p.detach().clone() for p in net.parameters()]"))
+    assert caveats(dry, "growth") == [] and last(dry, "ended_by") == "settled"
+
+
 def test_a_program_with_its_own_update_rule_has_steps(dry):
     dry.run("""
 import torch

@@ -87,3 +87,28 @@ def test_a_layout_with_other_offsets_is_not_used():
     layout = value_stack.LAYOUTS[sys.version_info.minor]
     assert value_stack.is_right(layout)
     assert not value_stack.is_right(layout._replace(begin=layout.begin + value_stack.WORD))
+
+
+def numbers(count):
+    for number in range(count):
+        yield number
+
+
+@pytest.mark.parametrize("items, left", [
+    ("range(9)", 8), ("[1, 2, 3]", 2), ("enumerate(zip('abc', range(9)))", 2), ("numbers(5)", 4), ("map(str, numbers(7))", 6),
+    ("(one for one in 'abcd')", 3), ("iter(int, 1)", None), ("zip(range(3), iter(int, 1))", None)])
+def test_the_remaining_items_of_a_loop_are_known(items, left):
+    found = []
+
+    def look():
+        frame = sys._getframe(1)
+        found.append(value_stack.remaining(frame, value_stack.head_of(frame, range(4, 5))))
+
+    exec(f"""
+for outer in numbers(2):
+    with open('/dev/null') as file:
+        for item in {items}:
+            look()
+            break
+""", {"numbers": numbers, "look": look})
+    assert found == 2 * [left if sys.version_info >= (3, 11) else None]  # older ones forget where the stack of a running frame ends

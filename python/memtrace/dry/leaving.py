@@ -10,10 +10,11 @@ import ast
 import collections
 import ctypes
 import functools
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
@@ -21,6 +22,7 @@ from ..recording.frames import variables_of
 from . import value_stack
 from .coverage import Call, scope_of
 from .places import Place, frames_of_user
+from .rounds import Around, Rounds
 
 LOOPS = (ast.For, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # loops that can't be left
@@ -57,8 +59,20 @@ def loops_around(frame: Any) -> list[tuple[Loop, Optional[int]]]:
         if isinstance(statement, LOOPS):
             loops.insert(0, (statement, None if behind is None or isinstance(behind, LOOPS) else behind.lineno))
         elif not hasattr(statement, "body"):
-            loops[:0] = [(node, None) for node in ast.walk(statement) if isinstance(node, COMPREHENSIONS)]
+            loops[:0] = [(node, None) for node in ast.walk(statement)
+                         if isinstance(node, COMPREHENSIONS) and may_be_in(node, frame)]
     return loops
+
+
+def may_be_in(node: ast.expr, frame: Any) -> bool:
+    """True unless a frame's current instruction belongs to code before or after an expression on the same lines. Before Python
+    3.11, columns are unknown."""
+    if sys.version_info < (3, 11):
+        return True
+    line, last, column, end = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    if None in (line, last, column, end) or node.end_lineno is None or node.end_col_offset is None:
+        return True
+    return (node.lineno, node.col_offset) <= (line, column) and (last, end) <= (node.end_lineno, node.end_col_offset)
 
 
 def makes_model(nodes: ast.AST, frame: Any) -> bool:
@@ -83,25 +97,56 @@ def unfinished_sweeps() -> Iterator[Call]:
 class Leaver:
     """Leaves the loops of one program."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: Rounds) -> None:
+        self.rounds = rounds
         self.left: collections.Counter[Place] = collections.Counter()  # by the line of the loop
 
-    def leave(self, beyond: Optional[Place], kept: int) -> bool:
-        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often. `beyond`: only
-        loops around the one at this line; `kept`: how many of the outermost ones are not left. False if there is none, or if a debugger
-        is at work."""
+    def leave(self, beyond: Optional[Place], kept: int, has_rounds: bool) -> bool:
+        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often. `beyond`:
+        only loops around the one at this line; `kept`: how many of the outermost ones are not left; `has_rounds`: the loop around
+        it may grow. False if there is none, or if a debugger is at work."""
         if sys.gettrace() is not None:
             return False
-        found = [(frame, *loop) for frame in frames_of_user() for loop in loops_around(frame)]
-        places = [Place(frame.f_code.co_filename, loop.lineno) for frame, loop, _ in found]
+        found = loops_of_user()
+        places = [one.place for one in found]
         first = places.index(beyond) + 1 if beyond in places else 0
-        for place, (frame, loop, behind) in list(zip(places, found))[first:len(found) - kept]:
-            way = way_out(frame, loop, behind)
-            if way is not None and self.left[place] < MOST_LEFT:
-                self.left[place] += 1
-                leave_at_head(frame, way)
+        for inner, around in zip(found[first:len(found) - kept], [*found[first + 1:], None]):
+            way = way_out(inner)
+            if way is None:
+                continue
+            if has_rounds and around is not None:
+                self.rounds.end(inner.place, around.around())
+            if self.left[inner.place] < MOST_LEFT or self.rounds.is_rising(inner.place):
+                self.left[inner.place] += 1
+                leave_at_head(inner.frame, way)
                 return True
         return False
+
+
+class Found(NamedTuple):
+    """A loop that the program is in."""
+
+    frame: Any
+    place: Place
+    loop: Loop
+    behind: Optional[int]  # the line behind it; None: it has none
+
+    def around(self) -> Around:
+        return Around(self.frame, self.place, head_of(self.frame, self.loop))
+
+
+def loops_of_user() -> list[Found]:
+    """Returns the loops of the user's own code that the calling thread is in, the innermost first."""
+    return [Found(frame, Place(frame.f_code.co_filename, loop.lineno), loop, behind)
+            for frame in frames_of_user() for loop, behind in loops_around(frame)]
+
+
+def loop_around(place: Place) -> Optional[Around]:
+    """Returns the loop around the loop at this line; None if there is none."""
+    found = loops_of_user()
+    places = [one.place for one in found]
+    following = found[places.index(place) + 1:] if place in places else []
+    return following[0].around() if following else None
 
 
 def head_of(frame: Any, loop: Loop) -> Optional[int]:
@@ -112,13 +157,13 @@ def head_of(frame: Any, loop: Loop) -> Optional[int]:
     return value_stack.head_of(frame, range(loop.lineno, (loop.iter.end_lineno or loop.lineno) + 1))
 
 
-def way_out(frame: Any, loop: Loop, behind: Optional[int]) -> Optional[Callable[[Any], bool]]:
+def way_out(found: Found) -> Optional[Callable[[Any], bool]]:
     """Returns a function that leaves a loop and returns True if its frame is at the loop's head; None if the loop can't be
     left."""
-    head = head_of(frame, loop)
+    head = head_of(found.frame, found.loop)
     if head is not None:
         return functools.partial(end_at, head)
-    return functools.partial(jump_from, loop.lineno, behind) if behind is not None else None
+    return functools.partial(jump_from, found.loop.lineno, found.behind) if found.behind is not None else None
 
 
 def leave_at_head(frame: Any, leaves: Optional[Callable[[Any], bool]]) -> None:

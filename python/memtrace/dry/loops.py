@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .._private_names import has, original_of, replace
-from .leaving import Leaver
+from .leaving import Leaver, loop_around
 from .places import Place, parsed, place_of_user
+from .rounds import Growth, Rounds
 from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
@@ -34,15 +35,6 @@ class Shortened(NamedTuple):
     what: str
     place: Place
     done: int
-    total: Optional[int]
-
-
-class Growth(NamedTuple):
-    """Live memory that grew in each iteration of a loop that was ended early."""
-
-    place: Place
-    size: int  # bytes an iteration
-    full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
     total: Optional[int]
 
 
@@ -75,12 +67,14 @@ class Pass:
 
 
 class Loops:
-    """The loops of a program. `end(why)` ends the program; `has_more()` is true if calls would be left out then. `most_steps` limits the steps; 0: loops end once they have settled; -1:
-    nothing is ended."""
+    """The loops of a program. `end(why)` ends the program; `has_more()` is true if calls would be left out then; `visit` is
+    passed to Rounds. `most_steps` limits the steps; 0: loops end once they have settled; -1: nothing is ended."""
 
-    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None], has_more: Callable[[], bool]) -> None:
+    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None], has_more: Callable[[], bool],
+                 visit: Callable[[Any], None]) -> None:
         self.meter, self.most_steps, self.end, self.has_more = meter, most_steps, end, has_more
-        self.leaver = Leaver()
+        self.rounds = Rounds(visit, meter.free)
+        self.leaver = Leaver(self.rounds)
         self.outside = Settling()  # of steps that no loader drives
         self.controlled: Optional[Settling] = None  # of steps of a trainer that can be stopped; None: none is under way
         self.agreement = Agreement()
@@ -138,16 +132,17 @@ class Loops:
     def _leave_epochs(self, one: Pass) -> None:
         """Leaves the loop around a pass once further passes would repeat what was seen."""
         if (one.is_judged or not one.trains or one.place is None or one.loop.training.state is State.RUNNING
-                or self.repeated[one.place] < MOST_PASSES):
+                or self.repeated[one.place] < MOST_PASSES or self.rounds.is_rising(one.place)):
             return
         one.is_judged = True
+        self.rounds.begin(one.place, loop_around(one.place))
         self._leave(one.loop.training, one.place)
 
     def _leave(self, settling: Settling, beyond: Optional[Place] = None) -> None:
         """Leaves a loop of the program's that trains, one around `beyond` if given. Ends the program if no loop around that one could
         train something else, and no call behind it is left."""
-        if not self.leaver.leave(beyond, kept=0 if self.has_more() else 1):
-            self.end(ending_of(settling.state))
+        if not self.leaver.leave(beyond, 0 if self.has_more() else 1, settling.state is not State.GROWING):
+            self.end("growth" if self.rounds.growths else ending_of(settling.state))
 
     def _is_warm_up(self) -> bool:
         """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the
@@ -175,6 +170,7 @@ class Loops:
             self.seen.add(iteration.requests)
             self.repeated.clear()
             self.leaver.left.clear()
+            self.rounds.clear()
         return settling.state
 
     def shorten(self, what: str, place: Place, done: int, total: Optional[int], settling: Settling) -> None:
@@ -233,8 +229,11 @@ class Loops:
 
     def _note_repetition(self, one: Pass) -> None:
         self.passes.discard(one)
-        if one.place is not None and one.trains and one.loop.training.state is not State.RUNNING:
+        state = one.loop.training.state
+        if one.place is not None and one.trains and state is not State.RUNNING:
             self.repeated[one.place] += 1
+            if state is not State.GROWING:
+                self.rounds.end(one.place, loop_around(one.place))
 
     def _end_pass(self, one: Pass) -> None:
         if one.is_over:

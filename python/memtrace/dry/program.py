@@ -49,7 +49,8 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards, self.changes = cards, changes
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), settings().steps, self.end, self.has_more)
+        self.loops = Loops(Meter(cards), settings().steps, self.end, self.has_more,
+                           lambda loop: self.observer.visit(loop))
         self.progress = Progress(cards)
         self.left: dict[Place, Call] = {}  # calls that had not run when a loop was left
         self.ended_by: Optional[str] = None
@@ -64,7 +65,7 @@ class DryWatcher(Watcher):
         return Observer(self.library, lambda: self.loops.meter.free(), measured_by_fork)
 
     def _store_growths(self, outcome: int) -> None:
-        for growth in self.loops.growths:
+        for growth in (*self.loops.growths, *self.loops.rounds.growths.values()):
             self.caveat("growth", "live bytes", *growth.place, growth.full_at, growth.total, growth.size)
             for key, other in list(self.observer.iterations.growths.items()):
                 if other.size == growth.size:  # the same loop, that was ended early

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dis
 import functools
+import operator
 import sys
 import types
 from typing import Any, NamedTuple, Optional
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, Optional
 WORD = ctypes.sizeof(ctypes.c_void_p)
 TAGS = 3  # low bits of a reference of Python 3.14: how it is counted; none: as in earlier versions
 FOR, JUMPS = "FOR_ITER", ("JUMP_BACKWARD", "JUMP_ABSOLUTE")
+COMBINED = enumerate, zip, map
 
 
 class Layout(NamedTuple):
@@ -111,14 +113,43 @@ def is_at(head: int, frame: Any) -> bool:
 
 def exhaust(frame: Any) -> Any:
     """Ends the loop that a frame is at the head of (is_at). Returns its iterator."""
-    layout = known_layout()
+    layout = checked_layout()
     assert layout is not None
     return put(slots(frame, layout)[-1], iter(()))
 
 
-@functools.lru_cache(maxsize=None)
+def remaining(frame: Any, head: int) -> Optional[int]:
+    """Returns how many items are left for the loop that has its head at this place, and that a frame is in; None: unknown. A
+    frame that called a function of C has no known stack."""
+    layout, places = known_layout(), [one.offset for one in heads_around(frame)]
+    if layout is None or head not in places:
+        return None
+    values = map(value_at, slots(frame, layout))
+    iterators = [one for one in values if hasattr(type(one), "__next__")]  # a loop's iterator is below the values of its body
+    return left_in(iterators[places.index(head)]) if len(iterators) >= len(places) else None
+
+
+def left_in(iterator: Any) -> Optional[int]:
+    """Returns how many items an iterator has left; None: unknown. Runs no code of the program."""
+    kind = type(iterator)
+    if kind in COMBINED:
+        inner = [left_in(one) for one in iterator.__reduce__()[1] if hasattr(type(one), "__next__")]
+        known = [one for one in inner if one is not None]
+        return min(known) if known and len(known) == len(inner) else None
+    if isinstance(iterator, types.GeneratorType):
+        loops = heads_around(iterator.gi_frame) if iterator.gi_frame is not None else []
+        return remaining(iterator.gi_frame, loops[0].offset) if len(loops) == 1 else None
+    length = operator.length_hint(iterator, -1) if kind.__module__ == "builtins" else -1
+    return length if length >= 0 else None
+
+
 def known_layout() -> Optional[Layout]:
-    """Returns the layout of this Python's frames; None if it is not known. No trace function may be set."""
+    """Returns the layout of this Python's frames; None if it is unknown, or if a trace function is set, as by a debugger."""
+    return checked_layout() if sys.gettrace() is None else None
+
+
+@functools.lru_cache(maxsize=None)
+def checked_layout() -> Optional[Layout]:
     layout = LAYOUTS.get(sys.version_info.minor)
     is_cpython = sys.implementation.name == "cpython" and not sys.abiflags and sys.version_info.major == 3
     return layout if layout is not None and is_cpython and is_right(layout) else None

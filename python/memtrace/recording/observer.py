@@ -63,6 +63,12 @@ class Observer:
             self.trains_a_model |= loop.census is not None and self.phases.now == "train"
         return loop
 
+    def visit(self, loop: Loop) -> None:
+        """Notes an iteration of a loop around the loops that call models, such as an epoch."""
+        loop.visit(self.library.memtrace_torch_live())
+        if self.searches > 0:
+            self._search(loop)
+
     def begin_step(self) -> None:
         """Notes that a training step begins. Finds the holders in programs that make a model in each step, or call none."""
         if self.steps is None:
