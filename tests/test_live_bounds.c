@@ -170,9 +170,25 @@ static void bounds_are_the_peaks_of_the_program_with_other_estimates(void **stat
 
 #define BOUNDS_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, leave_folder)
 
+static void iterations_that_did_not_run_would_add_what_they_grow(void **state)
+{
+    (void)state;
+    struct mt_caveat growth = {.kind = MT_CAVEAT_GROWTH, .count = 90, .total = 30, .bytes = 1000, .value = 6};
+    assert_int_equal(mt_growth_rest(&growth), 24 * 1000);
+    growth.total = 6;
+    assert_int_equal(mt_growth_rest(&growth), 0);
+    growth.total = -1; /* unknown */
+    assert_int_equal(mt_growth_rest(&growth), 0);
+    growth.total = INT64_MAX;
+    assert_int_equal(mt_growth_rest(&growth), INT64_MAX);
+    growth.value = NAN;
+    assert_int_equal(mt_growth_rest(&growth), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(iterations_that_did_not_run_would_add_what_they_grow),
         BOUNDS_TEST(a_run_without_estimates_has_no_bounds),
         BOUNDS_TEST(an_estimate_at_the_peak_moves_it_by_its_range),
         BOUNDS_TEST(an_estimate_of_nothing_can_raise_the_peak),

@@ -2,8 +2,10 @@
 
 #include "analysis/oom/oom.h"
 #include "analysis/traced_card.h"
+#include "trace/query/caveats.h"
 #include "trace/query/walk.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Sets the card's memory, and the process's memory outside the allocator. */
@@ -103,9 +105,35 @@ static mt_status find_refusal(const struct mt_question *question, struct mt_verd
     return status;
 }
 
+uint64_t mt_growth_rest(const struct mt_caveat *growth)
+{
+    if (growth->kind != MT_CAVEAT_GROWTH || growth->bytes <= 0 || isnan(growth->value) || growth->value < 0 ||
+        growth->total <= growth->value)
+        return 0;
+    const double rest = ((double)growth->total - growth->value) * (double)growth->bytes;
+    return rest < (double)INT64_MAX ? (uint64_t)rest : INT64_MAX;
+}
+
+/* Sets what iterations that did not run would add: those of the loop that would add most. */
+static mt_status find_rest(const struct mt_question *question, struct mt_verdict *out)
+{
+    struct mt_caveat *rows = NULL;
+    size_t count = 0;
+    MT_TRY(mt_trace_caveats(question->trace, question->run, &rows, &count));
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t rest = mt_growth_rest(&rows[i]);
+        if (rest > out->rest_bytes) {
+            out->rest_bytes = rest;
+            out->iterations = rows[i].total;
+        }
+    }
+    free(rows);
+    return MT_OK;
+}
+
 mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict *out)
 {
-    *out = (struct mt_verdict){.steps = question->run->steps, .step = -1};
+    *out = (struct mt_verdict){.steps = question->run->steps, .step = -1, .iterations = -1};
     out->is_out_of_memory = mt_run_is(question->run, MT_RUN_OOM);
     MT_TRY(find_card(question, out));
     MT_TRY(find_peaks(question, out));
@@ -113,6 +141,7 @@ mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict 
     MT_TRY(find_ranges(question, out));
     if (out->is_out_of_memory)
         return find_refusal(question, out);
+    MT_TRY(find_rest(question, out));
     out->fits = out->needed_bytes <= out->card_bytes;
     out->free_bytes = out->fits ? out->card_bytes - out->needed_bytes : 0;
     out->short_bytes = out->fits ? 0 : out->needed_bytes - out->card_bytes;

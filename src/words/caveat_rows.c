@@ -78,6 +78,7 @@ static const struct mt_field growth_fields[] = {
     MT_KNOWN(ROW, bytes, "bytes", "bytes", "an iteration"),
     MT_KNOWN(ROW, count, "count", "full at", "the iteration at which the card is full"),
     MT_KNOWN(ROW, total, "total", "of", "iterations that there are; null: not known"),
+    MT_NUMBER(ROW, value, "done", "done", "iterations that ran; null: not known"),
     MT_FIELDS_OF(&place_type),
     MT_FIELDS_END,
 };

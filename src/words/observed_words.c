@@ -62,6 +62,7 @@ static const struct mt_field observed_fields[] = {
             "of another card; of a module, tensor or optimizer with needless gradients; of a function; null: none"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "of a loop, an iteration; otherwise at the peak of the phase"),
     MT_KNOWN(ROW, full_at, "full_at", NULL, "the iteration that fills the card, an estimate; null: not known"),
+    MT_POSITIVE(ROW, iterations, "iterations", NULL, "of the loop; null: not known"),
     MT_NAME(ROW, file, "file", NULL,
             "of the loop, or that sets the module or the memory on another card; null: not known"),
     MT_POSITIVE(ROW, line, "line", NULL, NULL),
@@ -175,6 +176,9 @@ static void add_growth(const struct mt_observed *observed, struct mt_text *out)
     mt_text_add(out, "Each iteration of the loop in phase %s leaves %s more on the card", observed->phase,
                 MT_SIZE(observed->bytes));
     add_line(observed->file, observed->line, out);
+    if (observed->iterations > 1)
+        mt_text_add(out, ", %s after all %" PRId64 " iterations",
+                    MT_SIZE(observed->bytes * (uint64_t)observed->iterations), observed->iterations);
 }
 
 static void add_one_graph(const struct mt_observed *observed, struct mt_text *out)

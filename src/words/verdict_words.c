@@ -28,6 +28,9 @@ static const struct mt_field fields[] = {
     MT_BYTES(ROW, verdict.card_bytes, "card", NULL, "of the card that other processes leave"),
     MT_BYTES(ROW, verdict.free_bytes, "free", NULL, "of the card at the peak; 0 if the program does not fit"),
     MT_BYTES(ROW, verdict.short_bytes, "short", NULL, "that are missing; 0 if the program fits"),
+    MT_KNOWN(ROW, verdict.iterations, "iterations", NULL,
+             "of the loop whose memory grows and that was ended early; null: none, or not known"),
+    MT_BYTES(ROW, verdict.rest_bytes, "rest", NULL, "that the iterations which did not run would add: an estimate"),
     MT_INTEGER(ROW, verdict.steps, "steps", NULL, "that ran"),
     MT_PART(ROW, caveats, &mt_caveat_lists_type),
     MT_PART(ROW, observations, &mt_observations_type),
@@ -112,6 +115,20 @@ int64_t mt_verdict_fills_at(const struct mt_verdict_row *row)
     return first;
 }
 
+/* Adds what all iterations need if memory grows and some did not run. */
+static void add_rest(const struct mt_verdict *verdict, struct mt_text *out)
+{
+    const uint64_t needed_bytes = verdict->needed_bytes + verdict->rest_bytes;
+    if (verdict->rest_bytes == 0)
+        return;
+    mt_text_add(out, "; after all %" PRId64 " iterations, by estimate: peak %s live, needs %s", verdict->iterations,
+                MT_SIZE(verdict->live_bytes + verdict->rest_bytes), MT_SIZE(needed_bytes));
+    if (needed_bytes > verdict->card_bytes)
+        mt_text_add(out, ", %s short", MT_SIZE(needed_bytes - verdict->card_bytes));
+    else
+        mt_text_add(out, ", %s free", MT_SIZE(verdict->card_bytes - needed_bytes));
+}
+
 /* Adds whether the program fits, and how long if its memory grows. */
 static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
 {
@@ -123,6 +140,7 @@ static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
         mt_text_add(out, "fits, %s free", MT_SIZE(verdict->free_bytes));
     else
         mt_text_add(out, "does not fit, %s short", MT_SIZE(verdict->short_bytes));
+    add_rest(verdict, out);
 }
 
 void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out)

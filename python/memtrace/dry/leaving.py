@@ -132,6 +132,7 @@ class Found(NamedTuple):
     behind: Optional[int]  # the line behind it; None: it has none
 
     def around(self) -> Around:
+        """Returns what the loops inside it need of this loop."""
         return Around(self.frame, self.place, head_of(self.frame, self.loop))
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .._private_names import has, original_of, replace
-from .leaving import Leaver, loop_around
+from .leaving import Leaver, loop_around, loops_of_user
 from .places import Place, parsed, place_of_user
-from .rounds import Growth, Rounds
+from .rounds import Growth, Lengths, Rounds
 from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
@@ -58,6 +58,8 @@ class Pass:
         self.is_new = False  # its last batch came after the last backward
         self.has_forward = False  # a module was called since the last batch
         self.idle_steps = 0  # since it was asked for a batch
+        self.steps = 0
+        self.later: Optional[int] = None  # passes that follow; None: unknown
         self.reading: Optional[Reading] = None  # when the last batch was handed out
         self.place: Optional[Place] = None
 
@@ -83,7 +85,10 @@ class Loops:
         self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained, since the last new iteration
         self.seen: set[int] = set()  # the requests of iterations in which loops settled
         self.shortened: dict[tuple[str, Place], Shortened] = {}
-        self.growths: list[Growth] = []
+        self.growths: dict[Place, Growth] = {}
+        self.live_after: dict[Place, int] = {}  # bytes after the last pass that grew
+        self.ended: collections.Counter[Place] = collections.Counter()  # passes
+        self.lengths = Lengths()
         self.steps = self.side_steps = 0
         self.begun: Optional[Reading] = None  # when the current step began
 
@@ -118,14 +123,26 @@ class Loops:
         driving = [one for one in tuple(self.passes) if one.idle_steps < PERIODS]
         for one in driving:
             one.idle_steps += 1
+            one.steps += 1
         if self.controlled is not None:
             self._judge(self.controlled, iteration)
         elif driving:
             for one in driving:
-                self._judge(one.loop.training, iteration)
+                if self._judge(one.loop.training, iteration) is State.GROWING and one.place is not None and one.later is None:
+                    around = loop_around(one.place)
+                    one.later = around.remaining() if around is not None else 0
                 self._leave_epochs(one)
-        elif not self._is_warm_up() and self._judge(self.outside, iteration) is not State.RUNNING:
-            self.shorten("loop", place_of_user(), self.steps, None, self.outside)
+        elif not self._is_warm_up():
+            self._end_outside_step(iteration)
+
+    def _end_outside_step(self, iteration: Iteration) -> None:
+        """Judges a step that no loader drives."""
+        self.lengths.note([one.around() for one in loops_of_user()])
+        if self._judge(self.outside, iteration) is not State.RUNNING:
+            place = place_of_user()
+            self.shorten("loop", place, self.steps, None)
+            done = len(self.outside.iterations)
+            self.note_growth(place, self.outside, done, self.lengths.total(done))
             self._leave(self.outside)
             self.outside = Settling()
 
@@ -173,11 +190,27 @@ class Loops:
             self.rounds.clear()
         return settling.state
 
-    def shorten(self, what: str, place: Place, done: int, total: Optional[int], settling: Settling) -> None:
-        """Notes a loop that is ended early, and its growth."""
+    def shorten(self, what: str, place: Place, done: int, total: Optional[int]) -> None:
+        """Notes a loop that is ended early."""
         self.shortened[what, place] = Shortened(what, place, done, total)
+
+    def note_growth(self, place: Place, settling: Settling, done: int, total: Optional[int]) -> None:
+        """Notes the growth of a loop, if it grows."""
         if settling.growth:
-            self.growths.append(Growth(place, settling.growth, settling.full_at(self.meter.free()), total))
+            full_at = done + self.meter.free() // settling.growth + 1
+            self.growths[place] = Growth(place, settling.growth, full_at, total, done)
+
+    def _note_growth_of_pass(self, one: Pass, place: Place, settling: Settling) -> None:
+        """Notes a growing pass over a loader. If what the passes before it left is still there, all passes add up."""
+        steps = one.steps if one.trains else one.batches
+        total = None if one.loop.total is None else one.loop.total * steps // one.batches
+        live, before, earlier = self.meter.read().live, self.live_after.get(place), self.growths.get(place)
+        self.live_after[place] = live
+        if before is not None and earlier is not None and (live - before) * 10 >= settling.growth * steps * 9:
+            runs = None if one.later is None else self.ended[place] + 1 + one.later
+            total, steps = None if total is None or runs is None else total * runs, earlier.done + steps
+        self.ended[place] += 1
+        self.note_growth(place, settling, steps, total)
 
     # ---- loaders ----
 
@@ -243,7 +276,8 @@ class Loops:
         assert one.place is not None
         what, settling = (("training loader", one.loop.training) if one.trains else
                           ("evaluation loader", one.loop.evaluation))
-        self.shorten(what, one.place, one.batches, one.loop.total, settling)
+        self.shorten(what, one.place, one.batches, one.loop.total)
+        self._note_growth_of_pass(one, one.place, settling)
 
 
 def ending_of(state: State) -> str:

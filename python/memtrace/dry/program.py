@@ -65,8 +65,8 @@ class DryWatcher(Watcher):
         return Observer(self.library, lambda: self.loops.meter.free(), measured_by_fork)
 
     def _store_growths(self, outcome: int) -> None:
-        for growth in (*self.loops.growths, *self.loops.rounds.growths.values()):
-            self.caveat("growth", "live bytes", *growth.place, growth.full_at, growth.total, growth.size)
+        for growth in (*self.loops.growths.values(), *self.loops.rounds.growths.values()):
+            self.caveat("growth", "live bytes", *growth.place, growth.full_at, growth.total, growth.size, growth.done)
             for key, other in list(self.observer.iterations.growths.items()):
                 if other.size == growth.size:  # the same loop, that was ended early
                     del self.observer.iterations.growths[key]
@@ -133,7 +133,7 @@ class DryWatcher(Watcher):
         if self.ended_by is not None:
             end_at_once(self)
         self.ended_by = "values"
-        self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None, self.loops.outside)
+        self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None)
         self.store_not_run()
         raise_at_next_line(Enough(0))
 

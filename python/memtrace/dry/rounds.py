@@ -27,13 +27,44 @@ class Around(NamedTuple):
         return value_stack.remaining(self.frame, self.head) if self.head is not None else None
 
 
+class Lengths:
+    """Finds the number of training steps of a loop without a loader, from the iterations left for the loops around each
+    step."""
+
+    def __init__(self) -> None:
+        self.before: dict[Place, Optional[int]] = {}
+        self.now: dict[Place, Optional[int]] = {}
+        self.most: dict[Place, int] = {}
+
+    def note(self, loops: list[Around]) -> None:
+        """Notes that a step ends in these loops, the innermost first."""
+        self.before, self.now = self.now, {one.place: one.remaining() for one in loops}
+        for place, left in self.now.items():
+            self.most[place] = max(self.most.get(place, 0), left or 0)
+
+    def total(self, done: int) -> Optional[int]:
+        """Returns how many steps there are if this many are done; None: unknown. The innermost loop with one iteration less after
+        each step has them; if the steps began in an earlier run of it, all runs of it count."""
+        for (place, left), outer in zip(self.now.items(), [*self.now, None][1:]):
+            before = self.before.get(place)
+            if left is None or before is None or before - left != 1:
+                continue
+            length = self.most[place] + 1
+            if done <= length - left:
+                return done + left
+            runs = self.now[outer] if outer is not None else 0
+            return None if runs is None else done + left + runs * length
+        return None
+
+
 class Growth(NamedTuple):
     """Live memory that grew in each iteration of a loop that was ended early."""
 
     place: Place
     size: int  # bytes an iteration
     full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
-    total: Optional[int]
+    total: Optional[int]  # iterations of the whole program
+    done: int  # iterations that ran
 
 
 class Rounds:
@@ -57,7 +88,7 @@ class Rounds:
         if loop.rises >= LEAST_RISES and loop.size >= LEAST_GROWTH:
             left = around.remaining()
             self.growths[inner] = Growth(around.place, loop.size, loop.count + self.free() // loop.size + 1,
-                                         None if left is None else loop.count + left)
+                                         None if left is None else loop.count + left, loop.count)
 
     def begin(self, inner: Place, around: Optional[Around]) -> None:
         """Notes how many rounds a loop that grows has, if that was unknown where the last one ended, since C had asked for the next

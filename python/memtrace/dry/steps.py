@@ -94,10 +94,6 @@ class Settling:
         """The bytes by which live memory grew in each of the last iterations; 0 if it did not, or irregularly."""
         return next(filter(None, map(self._growth, range(1, PERIODS + 1))), 0)
 
-    def full_at(self, free: int) -> int:
-        """Returns the iteration, counted from 1, that a growing loop can't finish with that many free bytes: an estimate."""
-        return len(self.iterations) + free // self.growth + 1
-
     @property
     def has_requests(self) -> bool:
         """True if an iteration used a card."""

@@ -3,12 +3,20 @@ save and return to the program as they do at the end of training."""
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Optional
 
 from . import imported
 from .loops import Loops
 from .places import place_of_user
 from .steps import Settling
+
+
+def shorten(loops: Loops, what: str, done: int, total: Optional[int]) -> None:
+    """Notes that a trainer is stopped after this many steps, and its growth."""
+    place = place_of_user()
+    loops.shorten(what, place, done, total)
+    if loops.controlled is not None:
+        loops.note_growth(place, loops.controlled, done, total)
 
 
 def stop_transformers(loops: Loops, module: Any) -> None:
@@ -24,7 +32,7 @@ def stop_transformers(loops: Loops, module: Any) -> None:
     def on_step_end(self: Any, args: Any, state: Any, control: Any, **named: Any) -> Any:
         is_over = loops.should_stop() and state.global_step < state.max_steps
         if is_over:
-            loops.shorten("Trainer", place_of_user(), state.global_step, state.max_steps, loops.controlled or Settling())
+            shorten(loops, "Trainer", state.global_step, state.max_steps)
             state.max_steps = state.global_step
         control = end_step(self, args, state, control, **named)
         if is_over and getattr(args, "eval_strategy", None) == "steps":
@@ -59,8 +67,7 @@ def stop_lightning(loops: Loops, module: Any) -> None:
     def on_advance_end(self: Any, *given: Any) -> Any:
         trainer = self.trainer
         if loops.should_stop() and not trainer.should_stop:
-            loops.shorten("Lightning's fit", place_of_user(), trainer.global_step, steps_of_lightning(trainer),
-                          loops.controlled or Settling())
+            shorten(loops, "Lightning's fit", trainer.global_step, steps_of_lightning(trainer))
             self.min_steps = trainer.fit_loop.min_epochs = None
             if trainer.check_val_every_n_epoch is not None:
                 trainer.check_val_every_n_epoch = 1

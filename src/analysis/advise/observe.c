@@ -175,6 +175,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
         add_growth(out, (struct mt_observed){.phase = name,
                                              .bytes = (uint64_t)rows[i].bytes,
                                              .full_at = rows[i].count,
+                                             .iterations = rows[i].total > 0 ? rows[i].total : 0,
                                              .file = rows[i].file,
                                              .line = rows[i].line,
                                              .taken_at = "",

@@ -96,6 +96,7 @@ struct mt_observed {
     const char *name;     /* of another card, a module, a tensor or an optimizer: "cuda:0", "teacher"; otherwise NULL */
     uint64_t bytes;       /* for a loop, per iteration; for gradients, in total; otherwise at the peak of the phase */
     int64_t full_at;      /* for a loop, the estimated iteration that fills the card; -1: unknown */
+    int64_t iterations;   /* for a loop, all that the program has; 0: unknown */
     const char *file;     /* of the loop, or where the module or the memory on another card is set; "": unknown */
     int64_t line;         /* 0: unknown */
     const char *taken_at; /* the line that allocated: "val.py:13"; "": not recorded */

@@ -23,7 +23,8 @@
  *              gradients of `bytes` the program clears before that optimizer's step
  *   zeroed     optimizer `name` ("Adam") keeps gradients of `bytes` for `count` parameters, which the program sets to
  *              zero after a step
- *   growth     memory grows by `bytes` per iteration, and the card is full at iteration `count`: an estimate */
+ *   growth     memory grows by `bytes` per iteration, and the card is full at iteration `count`: an estimate; of `total`
+ *              iterations, `value` ran */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
     X(NOT_RUN, "not_run")                                                                                              \
