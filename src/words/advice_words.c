@@ -1,6 +1,7 @@
 #include "words/advice_words.h"
 
 #include "answer/answer.h"
+#include "answer/escape.h"
 #include "base/memory.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
@@ -110,6 +111,39 @@ static const struct mt_field line_fields[] = {
 const struct mt_row_type mt_peak_line_type = MT_ROW_TYPE(ROW, line_fields);
 #undef ROW
 
+#define ROW struct mt_peak_tensor
+static const struct mt_field tensor_fields[] = {
+    MT_TEXT(ROW, op, "op", NULL, "that allocated them"),
+    MT_TEXT(ROW, dtype, "dtype", NULL, NULL),
+    MT_TEXT(ROW, shape, "shape", NULL, NULL),
+    MT_NAME(ROW, span, "span", NULL, "the module that the first of them is for; null: none"),
+    MT_NAME(ROW, line, "allocated_at", NULL, "the line of the program; null: not recorded"),
+    MT_BYTES(ROW, bytes, "bytes", NULL, "requested"),
+    MT_COUNT(ROW, blocks, "blocks", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type tensor_type = MT_ROW_TYPE(ROW, tensor_fields);
+#undef ROW
+
+void mt_peak_tensor_add(const struct mt_advice_answer *answer, struct mt_text *out)
+{
+    enum { LEAST_PART = 5, PERCENT = 100 };
+    const struct mt_peak_tensor *tensor = &answer->largest;
+    const uint64_t peak = answer->peaks[MT_MEASURE_REQUESTED].bytes;
+    if (tensor->bytes == 0 || tensor->bytes < peak / LEAST_PART)
+        return;
+    const bool is_parameter = strcmp(tensor->op, "Parameter") == 0;
+    mt_text_add(out, "At the peak, %s (%.0f%%) are %s", MT_SIZE(tensor->bytes),
+                PERCENT * (double)tensor->bytes / (double)peak, is_parameter ? "" : "results of ");
+    mt_text_add_visible(out, is_parameter ? "parameters" : tensor->op);
+    mt_text_add(out, ", %s (%s)", tensor->dtype, tensor->shape);
+    if (tensor->line[0] != '\0') {
+        mt_text_add(out, ", allocated at ");
+        mt_text_add_visible(out, tensor->line);
+    }
+    mt_text_add(out, ".");
+}
+
 /* The answer as JSON has it. */
 struct advice_row {
     struct mt_replay_result peak; /* of the run itself */
@@ -125,6 +159,7 @@ struct advice_row {
     struct mt_change_rows changes;
     const struct mt_peak_line *lines;
     size_t line_count;
+    const struct mt_peak_tensor *largest;
     struct mt_observations observations; /* borrowed */
 };
 
@@ -153,6 +188,8 @@ static const struct mt_field answer_fields[] = {
             "kinds of changes that the trace has no data for"),
     MT_ROWS(ROW, lines, line_count, "lines", &mt_peak_line_type,
             "of the program that allocated most of the peak of allocated bytes; none without call stacks"),
+    MT_ROW_OR_NULL(ROW, largest, "largest", &tensor_type,
+                   "the tensors of one operator, dtype, shape and line that are most of the peak; null: not known"),
     MT_PART(ROW, observations, &mt_observations_type),
     MT_INTEGER(ROW, left_out, "unlisted", NULL, "kinds of blocks that could be freed earlier and are not listed"),
     MT_FIELDS_END,
@@ -246,6 +283,7 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .left_out = (int64_t)advice->left_out,
                              .lines = answer->lines.items,
                              .line_count = answer->lines.count,
+                             .largest = answer->largest.bytes > 0 ? &answer->largest : NULL,
                              .observations = answer->observations,
                              .findings = findings,
                              .finding_count = advice->count,

@@ -45,6 +45,10 @@ struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_
 /* Describes a line of the program that asked for memory, with fields of tables. */
 extern const struct mt_row_type mt_peak_line_type;
 
+/* Adds "At the peak, 3.00 GiB (73%) are results of aten::sub, fp32 (2048,1024,128), allocated at train.py:7."; nothing
+ * if no tensor is a fifth of the peak. */
+void mt_peak_tensor_add(const struct mt_advice_answer *answer, struct mt_text *out);
+
 /* Describes the answer. */
 extern const struct mt_row_type mt_advice_type;
 

@@ -46,6 +46,16 @@ static bool is_watched(const struct report *report)
 
 /* ---- the headline ---- */
 
+/* Prints which tensors the peak consists of. */
+static void print_largest(const struct report *report)
+{
+    struct mt_text line = {0};
+    mt_peak_tensor_add(report->answer, &line);
+    if (line.length > 0)
+        mt_screen_line(report->screen, &line);
+    mt_text_release(&line);
+}
+
 /* Prints the answer in a few words. */
 static void print_headline(const struct report *report)
 {
@@ -55,6 +65,8 @@ static void print_headline(const struct report *report)
         mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
                       MT_SIZE(report->advice->peak_bytes));
     mt_first_remedies_add_option(&remedies, report->answer);
+    if (remedies.count > 0 && report->answer->observations.count == 0)
+        print_largest(report);
     for (size_t i = 0; i < remedies.count; i++)
         mt_remedy_print(&remedies.items[i], report->screen);
     if (remedies.count > 0 || report->answer->observations.count == 0)

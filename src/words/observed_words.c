@@ -67,6 +67,9 @@ static const struct mt_field observed_fields[] = {
             "of the loop, or that sets the module or the memory on another card; null: not known"),
     MT_POSITIVE(ROW, line, "line", NULL, NULL),
     MT_NAME(ROW, taken_at, "allocated_at", NULL, "the line that allocated; null: not recorded"),
+    MT_NAME(ROW, op, "op", NULL, "of the largest tensor that it is about; this and the next two: null for several"),
+    MT_NAME(ROW, dtype, "dtype", NULL, NULL),
+    MT_NAME(ROW, shape, "shape", NULL, NULL),
     MT_ROW_OR_NULL(ROW, holder, "holder", &mt_holder_type, "who keeps it; null: not known"),
     MT_FIELDS_END,
 };
@@ -162,6 +165,7 @@ static void add_part_of_peak(const struct mt_observed *observed, struct mt_text 
                                     "together",
         [MT_OBSERVED_SCORES] = "are attention scores and tensors computed from them, kept for backward",
         [MT_OBSERVED_ONE_HOT] = "are one-hot labels in int64, with a value for each class",
+        [MT_OBSERVED_DOUBLES] = "are float64, twice as large as float32",
         [MT_OBSERVED_TABLES] = "are dense gradients of embedding tables, although a batch uses few of the rows",
         [MT_OBSERVED_JACOBIAN] = "are a Jacobian or Hessian, and what computes it",
         [MT_OBSERVED_LORA_DROPOUT] = "are inputs of adapted layers that the dropout of LoRA copies",
@@ -274,6 +278,45 @@ static void add_evaluation(const struct mt_observed *observed, struct mt_text *o
     add_place(", at ", observed->taken_at, out);
 }
 
+/* Adds "aten::sub, fp32 (2048,1024,128)". */
+static void add_tensor(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "%s, %s (%s)", observed->op, observed->dtype, observed->shape);
+}
+
+static void add_broadcast(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "At the peak, %s are the result of broadcasting much smaller tensors (", MT_SIZE(observed->bytes));
+    add_tensor(observed, out);
+    mt_text_add(out, ") and tensors of this size that are computed from it");
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
+static void add_repeated(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "At the peak, %s are copies of a repeated tensor (", MT_SIZE(observed->bytes));
+    add_tensor(observed, out);
+    mt_text_add(out, ")");
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
+static void add_logits(const struct mt_observed *observed, struct mt_text *out)
+{
+    const char *comma = strrchr(observed->shape, ',');
+    mt_text_add(out, "At the peak, %s are logits of %s classes, their softmax and their gradients (",
+                MT_SIZE(observed->bytes), comma != NULL ? comma + 1 : observed->shape);
+    add_tensor(observed, out);
+    mt_text_add(out, ")");
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
+static void add_one_forward(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "At the peak, %s are results of one forward pass, the largest of ", MT_SIZE(observed->bytes));
+    add_tensor(observed, out);
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
 void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
 {
     static void (*const words[MT_OBSERVED_KIND_COUNT])(const struct mt_observed *, struct mt_text *) = {
@@ -295,6 +338,10 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         [MT_OBSERVED_UNREAD_GRAPH] = add_unread_graph,
         [MT_OBSERVED_WEIGHT_COPY] = add_copy,
         [MT_OBSERVED_EVALUATION] = add_evaluation,
+        [MT_OBSERVED_BROADCAST] = add_broadcast,
+        [MT_OBSERVED_REPEATED] = add_repeated,
+        [MT_OBSERVED_LOGITS] = add_logits,
+        [MT_OBSERVED_ONE_FORWARD] = add_one_forward,
     };
     (words[observed->kind] != NULL ? words[observed->kind] : add_part_of_peak)(observed, out);
     if (observed->holder != NULL) {
@@ -375,8 +422,19 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_SDPA] = "torch.nn.functional.scaled_dot_product_attention, which keeps no scores (of "
                                     "transformers, attn_implementation=\"sdpa\")",
         [MT_OBSERVED_CHANGE_CLASS_INDICES] =
-            "pass class indices to torch.nn.functional.cross_entropy, which also takes "
-            "label_smoothing=",
+            "pass class indices to torch.nn.functional.cross_entropy, which also takes label_smoothing=; elsewhere, "
+            "pick values with gather(), or scatter_() ones into zeros of a smaller dtype",
+        [MT_OBSERVED_CHANGE_NO_BROADCAST] = "an operator that does not store the intermediate, such as torch.cdist for "
+                                            "distances or a matmul for sums of products; or compute it for a part of "
+                                            "one dimension at a time",
+        [MT_OBSERVED_CHANGE_EXPAND] = "expand(), which copies nothing, or operators that broadcast, such as "
+                                      "torch.matmul with the tensor that is not repeated",
+        [MT_OBSERVED_CHANGE_SLICED_LOSS] = "a loss that computes logits in slices, such as "
+                                           "LigerFusedLinearCrossEntropyLoss, or fewer tokens in each forward",
+        [MT_OBSERVED_CHANGE_FLOAT32] = "float32, if its precision is enough: model.float(), and data.float(), since "
+                                       "tensors from NumPy are float64",
+        [MT_OBSERVED_CHANGE_SLICE_BATCH] = "smaller batches: torch.cat([model(part) for part in batch.split(n)]) (of "
+                                           "diffusers, enable_vae_slicing() or enable_vae_tiling())",
         [MT_OBSERVED_CHANGE_SPARSE] = "nn.Embedding(..., sparse=True) with torch.optim.SparseAdam, whose states stay "
                                       "dense, for the tables; or smaller tables",
         [MT_OBSERVED_CHANGE_JVP] = "torch.func.jvp or vjp, if products with it are enough; otherwise compute it for a "

@@ -455,3 +455,94 @@ for _ in range(3):
     assert (cached["detector"], cached["bytes"]) == ("casts in autocast's cache", 4 * 2048 * 2048 * 2)
     costly = by_change(advise(tmp_path, program, "not cached"))["larger batch under autocast"]
     assert costly["bytes"] == 3 * 2048 * 2048 * 2 + 64 * 2048 * 2  # backward does not need the first weight
+
+
+BROADCAST = """
+import torch
+from torch import nn
+class Pairs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.centers = nn.Linear(64, 32), nn.Parameter(torch.randn(512, 32))
+    def forward(self, x):
+        return (self.embed(x).unsqueeze(1) - self.centers).pow(2).sum(-1)
+pairs = Pairs().cuda()
+for _ in range(2):
+    pairs(torch.randn(1024, 64, device="cuda")).mean().backward()
+"""
+
+REPEATED = """
+import torch
+from torch import nn
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bank = nn.Parameter(torch.randn(512, 64))
+    def forward(self, x):
+        return torch.bmm(self.bank.unsqueeze(0).repeat(len(x), 1, 1), x.unsqueeze(-1))
+reader = Reader().cuda()
+for _ in range(2):
+    reader(torch.randn(2048, 64, device="cuda", requires_grad=True)).mean().backward()
+"""
+
+LOGITS = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(16, 64), nn.Linear(64, 8192)).cuda()
+for _ in range(2):
+    logits = net(torch.randn(4096, 16, device="cuda"))
+    nn.functional.cross_entropy(logits, torch.randint(8192, (4096,), device="cuda")).backward()
+"""
+
+DOUBLES = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1)).double().cuda()
+for _ in range(2):
+    net(torch.randn(8192, 256, device="cuda", dtype=torch.float64)).mean().backward()
+"""
+
+ONE_FORWARD = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.Upsample(scale_factor=2), nn.Conv2d(32, 3, 3, padding=1)).cuda()
+with torch.no_grad():
+    print(net(torch.randn(16, 3, 64, 64, device="cuda")).mean().item())
+"""
+
+SCALED = """
+import torch
+from torch import nn
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.bias = nn.Linear(64, 2048), nn.Linear(2048, 64), nn.Parameter(torch.ones(2048))
+    def forward(self, x):
+        return self.down((self.up(x) + self.bias).mul(2))
+net = Scaled().cuda()
+for _ in range(2):
+    net(torch.randn(2048, 64, device="cuda")).mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "change", "bytes_", "line"),
+    [
+        (BROADCAST, "broadcasting", "smaller intermediate", 3 * 64 * MIB, "return (self"),
+        (REPEATED, "repeated tensor", "expand", 256 * MIB, "return torch"),
+        (LOGITS, "logits", "sliced loss", 2 * 128 * MIB, "logits = net"),
+        (DOUBLES, "float64", "float32", 64 * MIB, "net(torch"),
+        (ONE_FORWARD, "one forward pass", "slice the batch", 32 * MIB, "print"),
+    ],
+)
+def test_the_tensor_that_is_most_of_the_peak_is_named(tmp_path, program, kind, change, bytes_, line):
+    answer = advise(tmp_path, program)
+    found = next(one for one in answer["observations"] if one["detector"] == kind)
+    assert found["change"] == change and found["bytes"] >= bytes_
+    assert found["allocated_at"] == line_of(program, line)
+
+
+def test_a_result_as_large_as_its_input_is_not_broadcasting(tmp_path):
+    answer = advise(tmp_path, SCALED)
+    assert [one["detector"] for one in answer["observations"]] == []
+    assert answer["largest"]["bytes"] >= 16 * MIB and answer["largest"]["shape"] == "2048,2048"

@@ -84,15 +84,11 @@ static int compare_bytes(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->line, b->line);
 }
 
-/* Sums the largest blocks, which hold nearly all bytes, by line. */
-static mt_status find_lines(const struct mt_question *question, struct mt_peak_lines *out)
+/* Sums blocks by line. */
+static void find_lines(const struct mt_top_row *blocks, size_t block_count, struct mt_peak_lines *out)
 {
-    const struct mt_top_choice choice = {.grouping = MT_TOP_EACH, .moment = MT_TOP_AT_PEAK};
     struct mt_peak_line lines[MOST_LINES];
-    struct mt_top_row *blocks;
-    size_t block_count, count = 0;
-    bool is_complete;
-    MT_TRY(mt_trace_top(question->trace, question->run, &choice, MOST_BLOCKS, &blocks, &block_count, &is_complete));
+    size_t count = 0;
     for (size_t i = 0; i < block_count; i++) {
         const bool has_line = blocks[i].line != NULL && blocks[i].line[0] != '\0';
         struct mt_peak_line *line = has_line ? line_of(lines, &count, &blocks[i]) : NULL;
@@ -101,10 +97,45 @@ static mt_status find_lines(const struct mt_question *question, struct mt_peak_l
         line->bytes += blocks[i].total_bytes;
         line->blocks += blocks[i].count;
     }
-    free(blocks);
     qsort(lines, count, sizeof *lines, compare_bytes);
     out->count = count < MT_MOST_PEAK_LINES ? count : MT_MOST_PEAK_LINES;
     memcpy(out->items, lines, out->count * sizeof *lines);
+}
+
+static bool is_same_tensor(const struct mt_top_row *a, const struct mt_top_row *b)
+{
+    return strcmp(a->op, b->op) == 0 && strcmp(a->dtype, b->dtype) == 0 && strcmp(a->shape, b->shape) == 0 &&
+           strcmp(a->line != NULL ? a->line : "", b->line != NULL ? b->line : "") == 0;
+}
+
+/* Finds the tensors that request most together. Blocks are ordered by size, so equal ones begin at the first. */
+static void find_largest(const struct mt_top_row *blocks, size_t count, struct mt_peak_tensor *out)
+{
+    for (size_t i = 0; i < count && i < MOST_LINES; i++) {
+        const char *line = blocks[i].line != NULL ? blocks[i].line : "";
+        struct mt_peak_tensor found = {blocks[i].op, blocks[i].dtype, blocks[i].shape, blocks[i].span, line, 0, 0};
+        for (size_t other = i; other < count && blocks[i].shape[0] != '\0'; other++) {
+            if (!is_same_tensor(&blocks[i], &blocks[other]))
+                continue;
+            found.bytes += blocks[other].total_bytes;
+            found.blocks += blocks[other].count;
+        }
+        if (found.bytes > out->bytes)
+            *out = found;
+    }
+}
+
+/* Finds the lines and the tensors of the largest blocks, which hold nearly all bytes. */
+static mt_status find_parts_of_peak(const struct mt_question *question, struct mt_advice_answer *out)
+{
+    const struct mt_top_choice choice = {.grouping = MT_TOP_EACH, .moment = MT_TOP_AT_PEAK};
+    struct mt_top_row *blocks;
+    size_t count;
+    bool is_complete;
+    MT_TRY(mt_trace_top(question->trace, question->run, &choice, MOST_BLOCKS, &blocks, &count, &is_complete));
+    find_lines(blocks, count, &out->lines);
+    find_largest(blocks, count, &out->largest);
+    free(blocks);
     return MT_OK;
 }
 
@@ -189,7 +220,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     MT_TRY(mt_advice_create(&out->material.input, extent, limit, &out->advice));
     mt_program_kind kind = out->material.input.program.kind;
     if (kind != MT_PROGRAM_MODEL) {
-        MT_TRY(find_lines(question, &out->lines));
+        MT_TRY(find_parts_of_peak(question, out));
         MT_TRY(find_lines_of_findings(question, &out->advice));
         MT_TRY(mt_observations_load(question, &out->observations));
         MT_TRY(find_holders_of_findings(question, &out->observations, &out->advice));

@@ -44,6 +44,13 @@ struct mt_peak_lines {
     size_t count; /* 0: the run recorded no call stacks */
 };
 
+/* The tensors of one operator, dtype, shape and line that request most of the bytes at the allocated peak. Borrows the
+ * trace's texts. */
+struct mt_peak_tensor {
+    const char *op, *dtype, *shape, *span, *line; /* span of the largest; "": outside any module, not recorded */
+    uint64_t bytes, blocks;                       /* requested; 0: no shape is known */
+};
+
 /* A run, its peaks and the advice. Owns everything but the question; plans of options borrow the trace's texts. */
 struct mt_advice_answer {
     const struct mt_question *question;
@@ -53,6 +60,7 @@ struct mt_advice_answer {
     struct mt_simulated_advice simulated; /* for runs of the built-in model */
     struct mt_program_changes changes;    /* for other runs whose allocator is known */
     struct mt_peak_lines lines;           /* for other runs */
+    struct mt_peak_tensor largest;        /* for other runs */
     struct mt_observations observations;  /* for other runs */
 };
 

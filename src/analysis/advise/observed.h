@@ -37,6 +37,11 @@
     X(ONE_SEGMENT, "one segment")          /* a checkpointed segment over many layers, computed again at once */       \
     X(SCORES, "attention scores")          /* a value for each pair of positions, kept for backward */                 \
     X(ONE_HOT, "one-hot labels")           /* a value for each class, in int64 */                                      \
+    X(BROADCAST, "broadcasting")           /* an elementwise operator's result is much larger than its inputs */       \
+    X(REPEATED, "repeated tensor")         /* copies of a tensor that broadcasting would only read */                  \
+    X(LOGITS, "logits")                    /* of many classes, and what a cross entropy computes from them */          \
+    X(DOUBLES, "float64")                  /* tensors in double precision */                                           \
+    X(ONE_FORWARD, "one forward pass")     /* without gradients, over a batch that can be sliced */                    \
     X(TABLES, "gradients of tables")       /* dense gradients of huge embedding tables */                              \
     X(JACOBIAN, "jacobian")                /* a whole one, or a Hessian, and what computes it */                       \
     X(LORA_DROPOUT, "dropout of LoRA")     /* keeps a copy of the input of each adapted layer */                       \
@@ -76,6 +81,11 @@
     X(CHECKPOINT_EACH, "checkpoint each block")                                                                        \
     X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \
     X(CLASS_INDICES, "class indices")       /* as labels */                                                            \
+    X(NO_BROADCAST, "smaller intermediate") /* an operator that reduces as it computes, or chunks */                   \
+    X(EXPAND, "expand")                     /* in place of a copy */                                                   \
+    X(SLICED_LOSS, "sliced loss")           /* logits of a few positions at a time */                                  \
+    X(FLOAT32, "float32")                   /* weights and data in single precision */                                 \
+    X(SLICE_BATCH, "slice the batch")       /* in inference, where slices are independent */                           \
     X(SPARSE, "sparse=True")                /* gradients that have only the rows that were used */                     \
     X(JVP, "torch.func.jvp")                /* products with the Jacobian, without it */                               \
     X(NO_LORA_DROPOUT, "lora_dropout=0")    /* or checkpointing of the layers */                                       \
@@ -100,6 +110,7 @@ struct mt_observed {
     const char *file;     /* of the loop, or where the module or the memory on another card is set; "": unknown */
     int64_t line;         /* 0: unknown */
     const char *taken_at; /* the line that allocated: "val.py:13"; "": not recorded */
+    const char *op, *dtype, *shape;     /* of the tensors that it is about; NULL: of several */
     const struct mt_holder_row *holder; /* NULL: unknown */
 };
 

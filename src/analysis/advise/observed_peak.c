@@ -1,6 +1,7 @@
 #include "analysis/advise/observed_peak.h"
 
 #include "analysis/advise/observed_sums.h"
+#include "analysis/advise/observed_tensors.h"
 #include "base/memory.h"
 #include "trace/query/walk.h"
 
@@ -100,16 +101,6 @@ static bool is_scores(const struct mt_label_row *label)
     const bool is_of_attention =
         strcmp(label->category, mt_category_name(MT_CATEGORY_ATTN)) == 0 || strstr(label->op, "bmm") != NULL;
     return is_of_attention && mt_label_is_role(label, MT_ROLE_ACTIVATION) && is_square(label->shape);
-}
-
-/* True for labels with a value for each class, as torch.nn.functional.one_hot makes them. */
-static bool is_one_hot(const struct mt_label_row *label)
-{
-    enum { LEAST_CLASSES = 256 };
-    const char *last = strrchr(label->shape, ',');
-    return strcmp(label->op, "aten::zeros") == 0 && strcmp(label->dtype, "int64") == 0 && last != NULL &&
-           atoll(last + 1) >= LEAST_CLASSES &&
-           (mt_label_is_in_phase(label, MT_PHASE_FORWARD) || mt_label_is_in_phase(label, MT_PHASE_LOSS));
 }
 
 static bool is_list_of_optimizer(const struct mt_label_row *label)
@@ -348,8 +339,6 @@ static mt_status add_all(const struct mt_question *question, const struct mt_mom
     MT_TRY(add_recomputed(question, peak, out));
     MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_scores), MT_OBSERVED_SCORES,
                                    MT_OBSERVED_CHANGE_SDPA, out));
-    MT_TRY(mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_one_hot), MT_OBSERVED_ONE_HOT,
-                                   MT_OBSERVED_CHANGE_CLASS_INDICES, out));
     MT_TRY(mt_observations_add_sum(question, peak, sum_of_tables(peak), MT_OBSERVED_TABLES, MT_OBSERVED_CHANGE_SPARSE,
                                    out));
     MT_TRY(add_jacobian(question, peak, out));
@@ -375,6 +364,7 @@ mt_status mt_observations_add_peak(const struct mt_question *question, struct mt
     found.blocks = blocks;
     found.labels = labels;
     MT_THEN(status, add_all(question, &found, out));
+    MT_THEN(status, mt_observations_add_tensors(question, &found, peak.phase, out));
     mt_peak_row_release(&peak);
     free(blocks);
     free(labels);

@@ -100,7 +100,7 @@ static const struct remark {
 };
 
 /* The types described so far; each is described once. */
-enum { MOST_TYPES = 128, DEEPEST = 8, MEANING_COLUMN = 26 };
+enum { MOST_TYPES = 160, DEEPEST = 8, MEANING_COLUMN = 26 };
 struct page {
     struct mt_text *out;
     const struct mt_command *command; /* that is being described */

@@ -1,0 +1,354 @@
+#include "analysis/advise/observed_tensors.h"
+
+#include "base/memory.h"
+#include "base/order.h"
+#include "trace/query/walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_PART = 3 }; /* results of broadcasting and logits count if they are this part of the peak */
+
+/* ---- shapes ---- */
+
+/* Returns the number of elements of a shape such as "8,512,768"; 0 if it is not known. Numbers of damaged traces
+ * saturate. */
+static uint64_t count_elements(const char *shape)
+{
+    uint64_t elements = shape[0] != '\0';
+    for (const char *at = shape; *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
+        const uint64_t size = strtoull(at, NULL, 10);
+        elements = size != 0 && elements > UINT64_MAX / size ? UINT64_MAX : elements * size;
+    }
+    return elements;
+}
+
+static uint64_t last_size(const char *shape)
+{
+    const char *comma = strrchr(shape, ',');
+    return comma != NULL ? strtoull(comma + 1, NULL, 10) : 0;
+}
+
+/* ---- callers ---- */
+
+/* The blocks at the peak with the frames that allocated them. */
+struct called {
+    const struct mt_moment_blocks *peak;
+    struct mt_stack_row *stacks;
+    uint32_t *callers; /* by block; 0: not recorded */
+};
+
+static mt_status called_create(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                               struct called *out)
+{
+    size_t count = 0;
+    *out = (struct called){.peak = peak};
+    MT_TRY(mt_trace_stacks(question->trace, question->run, &out->stacks, &count));
+    out->callers = mt_host_alloc((peak->count + 1) * sizeof *out->callers);
+    return mt_trace_callers(question->trace, question->run, peak->blocks, peak->count, count, out->callers);
+}
+
+static void called_release(struct called *called)
+{
+    free(called->stacks);
+    free(called->callers);
+}
+
+/* True for a file of PyTorch whose functions pass tensors on to an operator: functional.py, _tensor.py. */
+static bool passes_on(const char *file)
+{
+    static const char *const files[] = {"torch/_tensor.py", "torch/functional.py", "torch/nn/functional.py"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (strstr(file, files[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* True if the program's own code, not a library's module, called the operator that allocated the block. */
+static bool is_of_own_code(const struct called *called, size_t index)
+{
+    uint32_t at = called->callers[index];
+    while (at != 0 && passes_on(called->stacks[at].file))
+        at = called->stacks[at].parent;
+    return at != 0 && mt_stack_file_is_own(called->stacks[at].file);
+}
+
+static const struct mt_label_row *label_at(const struct mt_moment_blocks *moment, size_t index)
+{
+    return &moment->labels[moment->blocks[index].label];
+}
+
+static bool is_forward(const struct mt_label_row *label)
+{
+    return mt_label_is_in_phase(label, MT_PHASE_FORWARD) || mt_label_is_in_phase(label, MT_PHASE_LOSS);
+}
+
+/* Adds an observation about tensors with one label. Nothing if the sum is not worth it. */
+static mt_status add_tensor(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                            struct mt_block_sum sum, const struct mt_label_row *label, struct mt_observed found,
+                            struct mt_observations *out)
+{
+    const size_t before = out->count;
+    MT_TRY(mt_observations_add_sum(question, peak, sum, found.kind, found.change, out));
+    if (out->count == before)
+        return MT_OK;
+    out->items[before].op = label->op;
+    out->items[before].dtype = label->dtype;
+    out->items[before].shape = label->shape;
+    return MT_OK;
+}
+
+/* ---- broadcasting ---- */
+
+static bool is_elementwise(const struct mt_label_row *label)
+{
+    static const char *const ops[] = {"add",     "sub",     "rsub",        "mul",        "div", "where",
+                                      "eq",      "ne",      "lt",          "le",         "gt",  "ge",
+                                      "maximum", "minimum", "logical_and", "logical_or", "pow", "fmod"};
+    static const char begin[] = "aten::";
+    if (strncmp(label->op, begin, sizeof begin - 1) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        if (strcmp(label->op + sizeof begin - 1, ops[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Sums the blocks with as many elements as the tensor of a block, and sets that block's event. */
+static struct mt_block_sum sum_of_size(const struct mt_moment_blocks *peak, size_t index)
+{
+    struct mt_block_sum sum = {0};
+    const uint64_t elements = count_elements(label_at(peak, index)->shape);
+    for (size_t i = 0; i < peak->count; i++)
+        if (count_elements(label_at(peak, i)->shape) == elements)
+            mt_block_sum_add(peak, i, &sum);
+    sum.event = peak->blocks[index].alloc_event;
+    return sum;
+}
+
+/* True if a block may be an input of the size of `result`, or of a quarter of it at least. Other results of the same
+ * operator, as of another iteration, are not. */
+static bool may_be_input(const struct mt_moment_blocks *moment, size_t index, const struct mt_block_row *result)
+{
+    enum { MOST_GROWTH = 4 };
+    const struct mt_label_row *label = label_at(moment, index), *ours = &moment->labels[result->label];
+    const uint64_t elements = count_elements(label->shape);
+    if (moment->blocks[index].label == result->label || mt_label_is_role(label, MT_ROLE_WORKSPACE) ||
+        mt_label_is_role(label, MT_ROLE_OPTIMIZER_STATE))
+        return false;
+    if (elements == 0)
+        return moment->blocks[index].requested_bytes >= result->requested_bytes / MOST_GROWTH;
+    return elements >= count_elements(ours->shape) / MOST_GROWTH;
+}
+
+/* True if every tensor that was live when an operator allocated its result is much smaller than the result. */
+static mt_status is_broadcast(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                              const struct mt_block_row *result, bool *out)
+{
+    struct mt_moment_blocks moment = *peak;
+    struct mt_block_row *blocks = NULL;
+    mt_status status = mt_moment_blocks_read(question, result->alloc_event, &blocks, &moment);
+    *out = status == MT_OK;
+    for (size_t i = 0; i < moment.count && *out; i++)
+        *out = !may_be_input(&moment, i, result);
+    free(blocks);
+    return status;
+}
+
+/* Adds the first result of broadcasting whose size is a third of the peak. */
+static mt_status add_broadcast(const struct mt_question *question, const struct called *called,
+                               struct mt_observations *out)
+{
+    const struct mt_moment_blocks *peak = called->peak;
+    for (size_t i = 0; i < peak->count; i++) {
+        const struct mt_label_row *label = label_at(peak, i);
+        bool found = false;
+        if (!is_elementwise(label) || !is_forward(label) || label->shape[0] == '\0' || !is_of_own_code(called, i))
+            continue;
+        const struct mt_block_sum sum = sum_of_size(peak, i);
+        if (sum.bytes >= peak->bytes / LEAST_PART)
+            MT_TRY(is_broadcast(question, peak, &peak->blocks[i], &found));
+        if (found)
+            return add_tensor(
+                question, peak, sum, label,
+                (struct mt_observed){.kind = MT_OBSERVED_BROADCAST, .change = MT_OBSERVED_CHANGE_NO_BROADCAST}, out);
+    }
+    return MT_OK;
+}
+
+/* ---- repeats ---- */
+
+/* Adds the copies that repeat() makes. */
+static mt_status add_repeated(const struct mt_question *question, const struct called *called,
+                              struct mt_observations *out)
+{
+    const struct mt_moment_blocks *peak = called->peak;
+    const struct mt_label_row *label = NULL;
+    struct mt_block_sum sum = {0};
+    for (size_t i = 0; i < peak->count; i++) {
+        const struct mt_label_row *of = label_at(peak, i);
+        if ((strcmp(of->op, "aten::repeat") != 0 && strcmp(of->op, "aten::repeat_interleave") != 0) ||
+            !is_forward(of) || !is_of_own_code(called, i))
+            continue;
+        const uint64_t largest = sum.largest;
+        mt_block_sum_add(peak, i, &sum);
+        label = sum.largest > largest ? of : label;
+    }
+    if (label == NULL)
+        return MT_OK;
+    return add_tensor(question, peak, sum, label,
+                      (struct mt_observed){.kind = MT_OBSERVED_REPEATED, .change = MT_OBSERVED_CHANGE_EXPAND}, out);
+}
+
+/* ---- classes ---- */
+
+/* True for labels with a value for each class, as torch.nn.functional.one_hot makes them. */
+static bool is_one_hot(const struct mt_label_row *label)
+{
+    enum { LEAST_CLASSES = 16 };
+    return strcmp(label->op, "aten::zeros") == 0 && strcmp(label->dtype, "int64") == 0 &&
+           last_size(label->shape) >= LEAST_CLASSES && is_forward(label);
+}
+
+/* Returns the label of the cross entropy with the most classes; NULL if none has many. */
+static const struct mt_label_row *label_of_logits(const struct mt_moment_blocks *peak)
+{
+    enum { LEAST_CLASSES = 4096 };
+    const struct mt_label_row *found = NULL;
+    uint64_t most = LEAST_CLASSES - 1;
+    for (size_t i = 0; i < peak->label_count; i++) {
+        const struct mt_label_row *label = &peak->labels[i];
+        if (strcmp(label->op, "aten::_log_softmax") != 0 || last_size(label->shape) <= most)
+            continue;
+        found = label;
+        most = last_size(label->shape);
+    }
+    return found;
+}
+
+/* True if a loop keeps memory, which may be what it computes from logits. */
+static bool has_growth(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].line > 0)
+            return true;
+    return false;
+}
+
+/* Adds the logits, their softmax and their gradients, if they are a third of the peak. */
+static mt_status add_logits(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                            struct mt_observations *out)
+{
+    const struct mt_label_row *logits = label_of_logits(peak);
+    struct mt_block_sum sum = {0};
+    for (size_t i = 0; i < peak->count && logits != NULL; i++) {
+        const struct mt_label_row *label = label_at(peak, i);
+        if (last_size(label->shape) == last_size(logits->shape) &&
+            (mt_label_is_role(label, MT_ROLE_ACTIVATION) || mt_label_is_role(label, MT_ROLE_TEMPORARY)))
+            mt_block_sum_add(peak, i, &sum);
+    }
+    if (sum.bytes < peak->bytes / LEAST_PART || sum.bytes == 0 || has_growth(out))
+        return MT_OK;
+    return add_tensor(question, peak, sum, logits,
+                      (struct mt_observed){.kind = MT_OBSERVED_LOGITS, .change = MT_OBSERVED_CHANGE_SLICED_LOSS}, out);
+}
+
+/* ---- precision ---- */
+
+static bool is_double(const struct mt_label_row *label)
+{
+    return strcmp(label->dtype, "fp64") == 0;
+}
+
+static mt_status add_doubles(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                             struct mt_observations *out)
+{
+    enum { LEAST_DOUBLES = 4 };
+    const struct mt_block_sum sum = mt_block_sum_of(peak, is_double);
+    if (sum.bytes < peak->bytes / LEAST_DOUBLES)
+        return MT_OK;
+    return mt_observations_add_sum(question, peak, sum, MT_OBSERVED_DOUBLES, MT_OBSERVED_CHANGE_FLOAT32, out);
+}
+
+/* ---- inference ---- */
+
+static bool is_of_backward(const struct mt_label_row *label)
+{
+    return mt_label_is_in_phase(label, MT_PHASE_BACKWARD);
+}
+
+/* True for what a forward pass computes, and its operators' scratch memory. */
+static bool is_computed(const struct mt_label_row *label)
+{
+    return is_forward(label) &&
+           (mt_label_is_role(label, MT_ROLE_ACTIVATION) || mt_label_is_role(label, MT_ROLE_TEMPORARY));
+}
+
+/* True for results with several samples. */
+static bool is_of_batch(const struct mt_label_row *label)
+{
+    return is_computed(label) && strtoull(label->shape, NULL, 10) > 1 && strchr(label->shape, ',') != NULL;
+}
+
+/* Returns the label of the largest block of a batch; NULL if there is none. */
+static const struct mt_label_row *largest_of_batch(const struct mt_moment_blocks *peak)
+{
+    const struct mt_label_row *found = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < peak->count; i++) {
+        if (!is_of_batch(label_at(peak, i)) || peak->blocks[i].block_bytes <= most)
+            continue;
+        found = label_at(peak, i);
+        most = peak->blocks[i].block_bytes;
+    }
+    return found;
+}
+
+/* True if much more is reserved than allocated, which smaller batches help less than other settings of the
+ * allocator. */
+static mt_status is_fragmented(const struct mt_question *question, const struct mt_moment_blocks *peak, bool *out)
+{
+    struct mt_peak_row reserved;
+    mt_status status = mt_trace_peak(question->trace, question->run, MT_MEASURE_RESERVED, &reserved);
+    *out = reserved.bytes / 2 > peak->bytes;
+    mt_peak_row_release(&reserved);
+    return status;
+}
+
+/* Adds a forward pass without gradients that is nearly the whole peak, if nothing else explains it. */
+static mt_status add_one_forward(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                                 const char *phase, struct mt_observations *out)
+{
+    enum { EIGHTHS = 6 };
+    const struct mt_block_sum sum = mt_block_sum_of(peak, is_computed);
+    const struct mt_label_row *largest = largest_of_batch(peak);
+    bool is_of_gaps = false;
+    if (out->count > 0 || largest == NULL || strcmp(phase, mt_phase_name(MT_PHASE_FORWARD)) != 0 ||
+        !mt_run_is(question->run, MT_RUN_DONE) || mt_moment_has_label(peak, is_of_backward) ||
+        sum.bytes / EIGHTHS < peak->bytes / 8)
+        return MT_OK;
+    MT_TRY(is_fragmented(question, peak, &is_of_gaps));
+    if (is_of_gaps)
+        return MT_OK;
+    return add_tensor(question, peak, sum, largest,
+                      (struct mt_observed){.kind = MT_OBSERVED_ONE_FORWARD, .change = MT_OBSERVED_CHANGE_SLICE_BATCH},
+                      out);
+}
+
+/* ---- all ---- */
+
+mt_status mt_observations_add_tensors(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                                      const char *phase, struct mt_observations *out)
+{
+    struct called called;
+    mt_status status = called_create(question, peak, &called);
+    MT_THEN(status, mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_one_hot), MT_OBSERVED_ONE_HOT,
+                                            MT_OBSERVED_CHANGE_CLASS_INDICES, out));
+    MT_THEN(status, add_broadcast(question, &called, out));
+    MT_THEN(status, add_repeated(question, &called, out));
+    MT_THEN(status, add_logits(question, peak, out));
+    MT_THEN(status, add_doubles(question, peak, out));
+    MT_THEN(status, add_one_forward(question, peak, phase, out));
+    called_release(&called);
+    return status;
+}
