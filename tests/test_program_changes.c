@@ -328,6 +328,28 @@ static void what_a_trace_lacks_is_a_gap(void **state)
     free(story);
 }
 
+/* Half the batch would reserve less, but its gradient stays during the second half, so that more is allocated. */
+static void a_change_that_raises_a_peak_is_left_out(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    story_take(story, PARAM, 12 * MIB);
+    begin_step(story, 0);
+    size_t first = take(story, KEPT_0, 40 * MIB), second = take(story, KEPT_1, 40 * MIB);
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+    story_give(story, first);
+    story_give(story, second);
+    size_t gradient = story_take(story, GRAD, 60 * MIB);
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_OPTIMIZER);
+    story_give(story, gradient);
+    story_mark(story, MT_EVENT_STEP_END, 0);
+    struct mt_program_changes changes = changes_of(story);
+    assert_int_equal(changes.as_it_was.requested_bytes, 92 * MIB);
+    assert_null(change_of(&changes, MT_CHANGE_MICRO_BATCH, 0));
+    mt_program_changes_release(&changes);
+    free(story);
+}
+
 /* All that is reserved is allocated, or nearly. */
 static void settings_of_the_allocator_that_save_nothing_are_left_out(void **state)
 {
@@ -352,6 +374,7 @@ int main(void)
         cmocka_unit_test(gradients_that_are_added_up_stay),
         cmocka_unit_test(leaner_optimizers_keep_what_they_need),
         cmocka_unit_test(what_a_trace_lacks_is_a_gap),
+        cmocka_unit_test(a_change_that_raises_a_peak_is_left_out),
         cmocka_unit_test(settings_of_the_allocator_that_save_nothing_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

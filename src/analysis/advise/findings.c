@@ -212,6 +212,15 @@ static mt_status make_finding(struct adviser *adviser, struct mt_candidate *cand
     return status;
 }
 
+/* True if a finding lowers the peak of requested bytes, but its cuts leave gaps, so that more is reserved. */
+static bool costs_reserved(const struct adviser *adviser, const struct mt_finding *finding)
+{
+    const struct mt_replay_result *before = &adviser->out->as_it_was;
+    const bool grows = (mt_finding_kinds[finding->pattern].properties & MT_FINDS_GROWTH) != 0;
+    return adviser->extent == MT_ADVICE_WORTHWHILE && adviser->window.input->program.kind == MT_PROGRAM_PYTORCH &&
+           !grows && before->fits && finding->replay.reserved_bytes > before->reserved_bytes;
+}
+
 static mt_status make_findings(struct adviser *adviser)
 {
     struct mt_candidates *candidates = &adviser->candidates;
@@ -219,8 +228,13 @@ static mt_status make_findings(struct adviser *adviser)
     size_t count = count_findings(adviser);
     out->left_out = candidates->count + candidates->left_out - count;
     out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* one more for fragmentation */
-    for (size_t i = 0; i < count; i++)
-        MT_TRY(make_finding(adviser, &candidates->items[i], &out->findings[out->count++]));
+    for (size_t i = 0; i < count; i++) {
+        struct mt_finding *finding = &out->findings[out->count];
+        MT_TRY(make_finding(adviser, &candidates->items[i], finding));
+        const bool is_kept = !costs_reserved(adviser, finding);
+        out->count += is_kept;
+        out->left_out += !is_kept;
+    }
     return MT_OK;
 }
 

@@ -30,7 +30,15 @@ static bool is_setting_told(const struct mt_replay_result *after, const struct m
            before->reserved_bytes - after->reserved_bytes >= before->reserved_bytes / SAVED_PART;
 }
 
-/* True if the change is worth reporting: a run that ended out of memory now completes, or a peak is lower. */
+/* True if a peak is higher than before, as of gradients that stay allocated for the other half of a batch. */
+static bool is_higher(const struct mt_replay_result *after, const struct mt_replay_result *before)
+{
+    return after->requested_bytes > before->requested_bytes || after->allocated_bytes > before->allocated_bytes ||
+           after->reserved_bytes > before->reserved_bytes;
+}
+
+/* True if the change is worth reporting: a run that ended out of memory now completes, or a peak is lower and none is
+ * higher. */
 static bool is_told(const struct mt_program_change *change, const struct mt_replay_result *before)
 {
     const struct mt_replay_result *after = &change->replay;
@@ -38,9 +46,8 @@ static bool is_told(const struct mt_program_change *change, const struct mt_repl
         return after->fits;
     if (change->kind == MT_CHANGE_ALLOCATOR)
         return is_setting_told(after, before);
-    return is_lower(after->reserved_bytes, before->reserved_bytes) ||
-           (is_lower(after->allocated_bytes, before->allocated_bytes) &&
-            after->reserved_bytes <= before->reserved_bytes);
+    return !is_higher(after, before) && (is_lower(after->reserved_bytes, before->reserved_bytes) ||
+                                         is_lower(after->allocated_bytes, before->allocated_bytes));
 }
 
 mt_status mt_program_changes_add(struct mt_program_changes *changes, const struct mt_changed_run *changed,
