@@ -1,5 +1,6 @@
 /* The replay of lifetimes: against a naive sum, against the runs that they were taken from, and against what PyTorch
  * reserved. */
+#include "analysis/emptied_cache.h"
 #include "analysis/replay.h"
 #include "base/memory.h"
 #include "base/number_map.h"
@@ -244,9 +245,56 @@ static void a_replay_of_pytorchs_requests_reserves_what_pytorch_did(void **state
     }
 }
 
+/* Two blocks of different sizes, one after the other. */
+static void a_release_returns_cached_memory_before_the_next_request(void **state)
+{
+    (void)state;
+    const struct mt_lifetime lifetimes[] = {{.requested_bytes = 20 << 20, .begin = 2, .end = 4},
+                                            {.requested_bytes = 40 << 20, .begin = 8, .end = 10}};
+    const int64_t positions[] = {6, 12};
+    struct mt_alloc_settings settings;
+    struct mt_replay_result kept, released;
+    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+    assert_int_equal(mt_replay_run(lifetimes, 2, &settings, 1 << 30, &kept), MT_OK);
+    assert_int_equal(
+        mt_replay_run_releasing(lifetimes, 2, (struct mt_replay_releases){positions, 2}, &settings, 1 << 30, &released),
+        MT_OK);
+    assert_int_equal(kept.reserved_bytes, 60 << 20);
+    assert_int_equal(released.reserved_bytes, 40 << 20);
+}
+
+/* Parts of one segment each: emptied at 5 and 6, unmapped at 20 for the request at 21 on a full device, refused at 31,
+ * and a private pool that ends at 40. */
+static void the_cache_is_emptied_where_no_request_needs_it(void **state)
+{
+    (void)state;
+    const struct mt_segment_row segments[] = {{.number = 0, .pool = ""}, {.number = 1, .pool = "private pool (1, 0)"}};
+    const struct mt_part_row parts[] = {{0, 0, 10 << 20, 1, 5},   {0, 0, 10 << 20, 2, 6},   {0, 0, 90 << 20, 8, 20},
+                                        {0, 0, 80 << 20, 21, 30}, {1, 0, 10 << 20, 33, 40}, {0, 0, 10 << 20, 41, 50}};
+    const struct mt_mark_row marks[] = {{.event = 31, .kind = MT_EVENT_OOM}};
+    struct mt_advice_input input = {.segments = segments,
+                                    .segment_count = 2,
+                                    .parts = parts,
+                                    .part_count = sizeof parts / sizeof parts[0],
+                                    .marks = marks,
+                                    .mark_count = 1,
+                                    .first_event = 1,
+                                    .last_event = 60,
+                                    .program.kind = MT_PROGRAM_PYTORCH,
+                                    .capacity_bytes = 100 << 20};
+    size_t count;
+    int64_t *found = mt_emptied_cache_find(&input, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(found[0], mt_position_at(6));
+    assert_int_equal(found[1], mt_position_at(50));
+    free(found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_release_returns_cached_memory_before_the_next_request),
+        cmocka_unit_test(the_cache_is_emptied_where_no_request_needs_it),
         cmocka_unit_test(the_replay_reaches_the_naive_sum),
         cmocka_unit_test(the_first_lifetime_without_room_is_named),
         cmocka_unit_test(nothing_needs_nothing),

@@ -62,8 +62,9 @@ mt_status mt_changed_run_replay(const struct mt_changed_run *changed, const stru
     lifetimes = mt_host_resize(lifetimes, count + changed->added_count + 1, sizeof *lifetimes);
     if (changed->added_count > 0)
         memcpy(lifetimes + count, changed->added, changed->added_count * sizeof *lifetimes);
-    mt_status status =
-        mt_replay_run(lifetimes, count + changed->added_count, settings, changed->input.capacity_bytes, out);
+    const struct mt_replay_releases releases = {changed->window.releases, changed->window.release_count};
+    mt_status status = mt_replay_run_releasing(lifetimes, count + changed->added_count, releases, settings,
+                                               changed->input.capacity_bytes, out);
     free(lifetimes);
     return status;
 }

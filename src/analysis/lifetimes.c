@@ -1,6 +1,7 @@
 /* The steps and live bytes of a window, lists of cuts, and lifetimes without the cuts. */
 #include "analysis/lifetimes.h"
 
+#include "analysis/emptied_cache.h"
 #include "base/memory.h"
 #include "base/order.h"
 
@@ -313,6 +314,7 @@ void mt_window_create(const struct mt_advice_input *input, struct mt_window *out
     out->categories = mt_host_alloc((input->label_count + 1) * sizeof *out->categories);
     for (size_t i = 0; i < input->label_count; i++)
         out->categories[i] = mt_category_of_label(&input->labels[i]);
+    out->releases = mt_emptied_cache_find(input, &out->release_count);
 }
 
 void mt_window_release(struct mt_window *window)
@@ -322,6 +324,7 @@ void mt_window_release(struct mt_window *window)
     free(window->roles);
     free(window->categories);
     free(window->ranks);
+    free(window->releases);
     *window = (struct mt_window){0};
 }
 
@@ -472,7 +475,9 @@ mt_status mt_window_replay(const struct mt_window *window, const struct mt_cut *
 {
     size_t count;
     struct mt_lifetime *lifetimes = mt_lifetimes_with_cuts(window, cuts, cut_count, &count);
-    mt_status status = mt_replay_run(lifetimes, count, settings, window->input->capacity_bytes, out);
+    const struct mt_replay_releases releases = {window->releases, window->release_count};
+    mt_status status =
+        mt_replay_run_releasing(lifetimes, count, releases, settings, window->input->capacity_bytes, out);
     free(lifetimes);
     return status;
 }

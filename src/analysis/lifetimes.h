@@ -60,6 +60,8 @@ struct mt_window {
     bool ran_out;        /* it ended there because memory ran out */
     int64_t *ranks;      /* of the events that map or unmap a segment */
     size_t rank_count;
+    int64_t *releases; /* positions at which the program emptied the cache, ascending */
+    size_t release_count;
 };
 
 void mt_window_create(const struct mt_advice_input *input, struct mt_window *out);
@@ -106,6 +108,6 @@ void mt_cut_list_join(struct mt_cut_list *list, size_t first);
 struct mt_lifetime *mt_lifetimes_with_cuts(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
                                            size_t *out_count);
 
-/* Replays the window without the cuts. */
+/* Replays the window without the cuts. The cache is emptied where the program emptied it. */
 mt_status mt_window_replay(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
                            const struct mt_alloc_settings *settings, struct mt_replay_result *out);

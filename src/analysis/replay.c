@@ -217,9 +217,21 @@ static void end_bin(struct replay *replay, struct mt_replay_result *out)
     out->reserved_bytes = larger(out->reserved_bytes, stats.peak_reserved_bytes);
 }
 
+/* Returns cached memory to the device if a release is due, and drops the releases until then. */
+static void release_until(struct replay *replay, int64_t position, struct mt_replay_releases *releases)
+{
+    if (releases->count == 0 || releases->positions[0] > position)
+        return;
+    mt_alloc_release_cached(replay->alloc);
+    while (releases->count > 0 && releases->positions[0] <= position) {
+        releases->positions++;
+        releases->count--;
+    }
+}
+
 /* Allocates and frees in order; sets the complete result. */
 static mt_status apply_all(struct replay *replay, const struct mt_lifetime *lifetimes, size_t count,
-                           struct mt_replay_result *out)
+                           struct mt_replay_releases releases, struct mt_replay_result *out)
 {
     struct edges edges;
     edges_create(lifetimes, count, &edges);
@@ -230,6 +242,7 @@ static mt_status apply_all(struct replay *replay, const struct mt_lifetime *life
         prefetch(replay, &edges, i);
         while (out->curve.count < offset_of(edge) / out->curve.width)
             end_bin(replay, out);
+        release_until(replay, edges.first + (int64_t)offset_of(edge), &releases);
         status = apply(replay, &lifetimes[edge->index], edge);
         if (status == MT_OUT_OF_MEMORY)
             out->unmet = edge->index;
@@ -241,13 +254,20 @@ static mt_status apply_all(struct replay *replay, const struct mt_lifetime *life
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
 }
 
-mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
-                        uint64_t capacity_bytes, struct mt_replay_result *out)
+mt_status mt_replay_run_releasing(const struct mt_lifetime *lifetimes, size_t count, struct mt_replay_releases releases,
+                                  const struct mt_alloc_settings *settings, uint64_t capacity_bytes,
+                                  struct mt_replay_result *out)
 {
     struct replay replay;
     *out = (struct mt_replay_result){0};
     mt_status status = replay_open(&replay, count, settings, capacity_bytes);
-    MT_THEN(status, apply_all(&replay, lifetimes, count, out));
+    MT_THEN(status, apply_all(&replay, lifetimes, count, releases, out));
     replay_close(&replay);
     return status;
+}
+
+mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
+                        uint64_t capacity_bytes, struct mt_replay_result *out)
+{
+    return mt_replay_run_releasing(lifetimes, count, (struct mt_replay_releases){0}, settings, capacity_bytes, out);
 }

@@ -68,3 +68,14 @@ struct mt_replay_result {
  * with this capacity. Returns MT_OK also if memory runs out: see `fits`. */
 mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
                         uint64_t capacity_bytes, struct mt_replay_result *out);
+
+/* Positions, ascending, at which cached memory is returned to the device, before lifetimes begin or end there. */
+struct mt_replay_releases {
+    const int64_t *positions;
+    size_t count;
+};
+
+/* Like mt_replay_run, with releases. */
+mt_status mt_replay_run_releasing(const struct mt_lifetime *lifetimes, size_t count, struct mt_replay_releases releases,
+                                  const struct mt_alloc_settings *settings, uint64_t capacity_bytes,
+                                  struct mt_replay_result *out);
