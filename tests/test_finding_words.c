@@ -1,6 +1,8 @@
 /* The table of findings: each kind has a change that mends it, and both have words. */
 #include "words/finding_words.h"
 
+#include "analysis/advise/observed.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,6 +86,49 @@ static void memory_of_autograd_is_not_to_be_deleted_by_the_program(void **state)
     mt_text_release(&variable);
 }
 
+/* Returns whether the words for a PyTorch program have a part. */
+static bool hint_has(mt_hint hint, struct mt_program program, const char *part)
+{
+    struct mt_text words = {0};
+    program.kind = MT_PROGRAM_PYTORCH;
+    mt_hint_add(hint, &program, &words);
+    const bool found = strstr(mt_text_get(&words), part) != NULL;
+    mt_text_release(&words);
+    return found;
+}
+
+static void changes_fit_a_program_that_infers_and_one_that_trains(void **state)
+{
+    (void)state;
+    const struct mt_program infers = {.only_infers = true}, trains = {.runs_backward = true}, unknown = {0};
+    assert_true(hint_has(MT_HINT_END_AUTOCAST, infers, "cast the weights once"));
+    assert_true(hint_has(MT_HINT_END_AUTOCAST, trains, "call backward() after"));
+    assert_true(hint_has(MT_HINT_NO_BACKWARD, infers, "no backward pass reads it"));
+    assert_true(hint_has(MT_HINT_NO_BACKWARD, unknown, "if no backward follows"));
+    assert_false(hint_has(MT_HINT_NO_BACKWARD, trains, "no_grad"));
+    assert_true(hint_has(MT_HINT_OFFLOAD_PARAMETERS, trains, "average of the weights"));
+    assert_false(hint_has(MT_HINT_CHECKPOINT, trains, "average of the weights"));
+    assert_false(hint_has(MT_HINT_COPY_AGAIN, trains, "average of the weights"));
+}
+
+static void a_holder_has_the_change_of_its_kind(void **state)
+{
+    (void)state;
+    const char *train = "train", *generate = "generate";
+    struct mt_holder_row holder = {.name = "feats", .file = "/home/me/embed.py", .role = "key-value cache"};
+    assert_int_equal(mt_holder_change(&holder, generate), MT_OBSERVED_CHANGE_MOVE_TO_HOST);
+    holder.is_in_module = true;
+    assert_int_equal(mt_holder_change(&holder, generate), MT_OBSERVED_CHANGE_BOUND_CACHE);
+    holder.file = "/x/site-packages/torch/optim/lbfgs.py";
+    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_HISTORY_SIZE);
+    holder.file = "/x/site-packages/torch/autograd/function.py";
+    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD);
+    holder.file = "/x/site-packages/transformers/trainer_pt_utils.py";
+    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_EVAL_STEPS);
+    holder.file = "/x/site-packages/transformers/generation/utils.py";
+    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_MOVE_TO_HOST);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +136,8 @@ int main(void)
         cmocka_unit_test(every_kind_has_a_change_for_blocks_of_any_role),
         cmocka_unit_test(every_change_has_words_for_each_program),
         cmocka_unit_test(weight_casts_that_are_freed_late_have_a_change_of_their_own),
+        cmocka_unit_test(changes_fit_a_program_that_infers_and_one_that_trains),
+        cmocka_unit_test(a_holder_has_the_change_of_its_kind),
         cmocka_unit_test(memory_of_autograd_is_not_to_be_deleted_by_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,8 @@ struct mt_program {
     mt_program_kind kind;
     bool grows_segments; /* by policy=tight or, in PyTorch, expandable_segments */
     bool is_dry;         /* it ran without a card */
-    bool only_infers;    /* it ran to its end, and allocated activations and nothing in backward; false: not known */
+    bool only_infers;    /* it ran to its end, with forward passes and nothing in backward; false: not known */
+    bool runs_backward;  /* it allocated in backward */
 };
 
 /* Returns the program of a run with these settings. */

@@ -88,18 +88,24 @@ static const struct hint_words *words_of_pytorch(mt_hint hint, const struct mt_p
 {
     static const struct hint_words variable = {
         .pytorch = "del the variable that holds it after its last use, such as logits after the loss"};
+    static const struct hint_words casts = {
+        .pytorch = "cast the weights once, as with model.half() or model.bfloat16(), instead of in each call under "
+                   "autocast"};
     static const struct hint_words graph = {
         .pytorch = "if no backward follows, call the model under torch.no_grad(); otherwise del the variable that "
                    "holds it after its last use, such as logits after the loss"};
     static const struct hint_words unread = {
         .change = "no step that ran reads it: copy it to the card when a step needs it, or remove it"};
-    static const struct hint_words idle = {
+    static const struct hint_words weights = {
         .change = "keep it on the host, such as an average of the weights, or copy it when it is needed"};
+    static const struct hint_words data = {.change = "keep it on the host, and copy it when a step needs it"};
     static const struct hint_words inference = {
         .pytorch = "torch.no_grad() or torch.inference_mode() around the loop: no backward pass reads it"};
     switch (hint) {
     case MT_HINT_NO_BACKWARD:
-        return program->only_infers ? &inference : &graph;
+        return program->only_infers ? &inference : program->runs_backward ? &variable : &graph;
+    case MT_HINT_END_AUTOCAST:
+        return program->only_infers ? &casts : &hints[hint];
     case MT_HINT_FREE_AFTER_USE:
         return &variable;
     case MT_HINT_LEAVE_OUT:
@@ -107,10 +113,9 @@ static const struct hint_words *words_of_pytorch(mt_hint hint, const struct mt_p
     case MT_HINT_DO_NOT_WRITE:
         return &unread;
     case MT_HINT_OFFLOAD_PARAMETERS:
-    case MT_HINT_CHECKPOINT:
+        return &weights;
     case MT_HINT_COPY_AGAIN:
-    case MT_HINT_RECOMPUTE:
-        return &idle;
+        return &data;
     default:
         return &hints[hint];
     }
@@ -151,10 +156,14 @@ static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
 {
     mt_holder_kind kind;
     bool has_graph = mt_holder_kind_find(holder->kind, &kind) && (kind == MT_HOLDER_GRAPH || kind == MT_HOLDER_CHAIN);
+    const mt_observed_change change = mt_holder_change(holder, holder->phase);
+    const char *words = "move its tensors to the host with .cpu(), or remove those that no step needs";
+    if (has_graph)
+        words = "keep tensor.detach() there, or loss.item()";
+    else if (change == MT_OBSERVED_CHANGE_HISTORY_SIZE || change == MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD)
+        words = mt_observed_change_words(change);
     mt_holder_add_name(holder, out);
-    mt_text_add(out, " keeps a reference across steps: %s",
-                has_graph ? "keep tensor.detach() there, or loss.item()"
-                          : "move its tensors to the host with .cpu(), or remove those that no step needs");
+    mt_text_add(out, " keeps a reference across steps: %s", words);
 }
 
 /* True for blocks that PyTorch's autograd holds while it computes a gradient from them, and no variable of the
@@ -168,7 +177,9 @@ static bool is_held_by_autograd(const struct mt_finding *finding, const struct m
 void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
 {
     const mt_hint hint = mt_finding_hint(finding);
-    if (hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL)
+    const bool is_collected = finding->holder != NULL && finding->holder->loop_file[0] != '\0' &&
+                              (hint == MT_HINT_CHECKPOINT || hint == MT_HINT_COPY_AGAIN || hint == MT_HINT_RECOMPUTE);
+    if ((hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL) || is_collected)
         add_dropped(finding->holder, out);
     else if (hint == MT_HINT_NO_BACKWARD && finding->holder != NULL)
         mt_hint_add(MT_HINT_FREE_AFTER_USE, program, out);

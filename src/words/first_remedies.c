@@ -93,6 +93,12 @@ static uint64_t saved_by_finding(const struct mt_advice_answer *answer)
     return answer->advice.count > 0 ? answer->advice.findings[0].saved_bytes : 0;
 }
 
+/* True if the first finding is what an observation about a loop says, too. */
+static bool is_repeated(const struct mt_advice_answer *answer)
+{
+    return answer->advice.findings[0].pattern == MT_PATTERN_LEAK && mt_observations_have_growth(&answer->observations);
+}
+
 void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
 {
     const uint64_t saved_bytes = saved_by_finding(answer);
@@ -101,7 +107,7 @@ void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct m
         mt_changes_first(&answer->changes, is_option ? 2 * saved_bytes : saved_bytes);
     if (change != NULL)
         add_change(remedies, answer, change);
-    if (saved_bytes > 0)
+    if (saved_bytes > 0 && !is_repeated(answer))
         add_finding(remedies, answer);
 }
 

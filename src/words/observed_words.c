@@ -3,6 +3,7 @@
 #include "answer/answer.h"
 #include "answer/escape.h"
 #include "base/memory.h"
+#include "trace/query/walk.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -365,7 +366,12 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), reduce it in "
                                             "each iteration, or limit how much is kept",
         [MT_OBSERVED_CHANGE_EVAL_STEPS] = "TrainingArguments(eval_accumulation_steps=N) moves predictions to the host; "
-                                          "preprocess_logits_for_metrics makes them smaller",
+                                          "preprocess_logits_for_metrics makes them smaller, and "
+                                          "per_device_eval_batch_size the batch",
+        [MT_OBSERVED_CHANGE_HISTORY_SIZE] = "torch.optim.LBFGS(history_size=N): it keeps two vectors of the size of "
+                                            "all parameters for each of N iterations, 100 by default",
+        [MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD] = "ctx.save_for_backward(tensor): an output that is an attribute of ctx "
+                                                 "is in a reference cycle with its graph",
         [MT_OBSERVED_CHANGE_BOUND_CACHE] = "bound what the loop collects: keep a window of the key-value cache, or "
                                            "allocate it once for the longest sequence, as a static cache",
         [MT_OBSERVED_CHANGE_LIMIT_RESULTS] = "lru_cache(maxsize=…), or return results on the host",
@@ -466,14 +472,15 @@ static bool is_named(const struct mt_observations *observations, size_t index)
     return false;
 }
 
-/* True if a holder is worth a line of its own: it grows, or memory ended, or is on another card. Others are named with
- * what they are the holders of. */
+/* True if a holder is worth a line of its own: it grows in the program's own code, or memory ended, or is on another
+ * card. Others are named with what they are the holders of. */
 static bool counts_alone(const struct mt_observations *observations, const struct mt_holder_row *holder)
 {
     for (size_t i = 0; i < observations->count; i++)
         if (observations->items[i].kind == MT_OBSERVED_OTHER_CARD)
             return true;
-    return holder->loop_file[0] != '\0' || observations->ran_out;
+    const bool is_of_library = holder->file[0] != '\0' && !mt_stack_file_is_own(holder->file);
+    return (holder->loop_file[0] != '\0' && !is_of_library) || observations->ran_out;
 }
 
 /* Adds the holders that no observation is about. */
@@ -483,7 +490,9 @@ static void add_others(struct mt_remedy_list *remedies, const struct mt_observat
     for (size_t i = 0; i < observations->holder_count && added < MOST_HOLDERS; i++) {
         if (is_named(observations, i) || !counts_alone(observations, &observations->holders[i]))
             continue;
-        mt_holder_add(&observations->holders[i], &mt_remedy_list_add(remedies)->what);
+        struct mt_text *what = &mt_remedy_list_add(remedies)->what;
+        mt_text_add(what, "%s", observations->count > 0 ? "Also: " : "");
+        mt_holder_add(&observations->holders[i], what);
         added++;
     }
 }

@@ -546,3 +546,26 @@ def test_a_result_as_large_as_its_input_is_not_broadcasting(tmp_path):
     answer = advise(tmp_path, SCALED)
     assert [one["detector"] for one in answer["observations"]] == []
     assert answer["largest"]["bytes"] >= 16 * MIB and answer["largest"]["shape"] == "2048,2048"
+
+
+CAT = """
+import torch
+from torch import nn
+embed = nn.Linear(64, 1024).cuda()
+def embed_all():
+    features = torch.empty(0, 1024, device="cuda")
+    for _ in range(40):
+        with torch.no_grad():
+            features = torch.cat([features, embed(torch.randn(1024, 64, device="cuda"))])
+        torch.cuda.empty_cache()
+    return features
+print(embed_all().shape)
+"""
+
+
+def test_features_that_grow_by_cat_are_no_key_value_cache_and_replays_empty_the_cache(tmp_path):
+    answer = advise(tmp_path, CAT)
+    assert by_change(answer)["move to host"]["holder"]["name"] == "features"
+    assert [one["detector"] for one in answer["observations"]] == ["kept tensors"]
+    assert answer["replayed"]["reserved_bytes"] == answer["peak"]["reserved_bytes"]
+    assert answer["left_out"] == []  # no gradients, as there is no backward

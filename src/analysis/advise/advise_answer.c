@@ -184,12 +184,25 @@ static const struct mt_holder_row *holder_of_graphs(const struct mt_observations
     return found;
 }
 
-/* Returns the holder of a finding's blocks, inferred from other blocks; NULL: unknown. */
-static const struct mt_holder_row *probable_holder(const struct mt_observations *known,
-                                                   const struct mt_finding *finding)
+/* True if a holder may be named for a finding: of a leak, it keeps most blocks. A holder in a loop was measured after a
+ * few iterations, and keeps more later. */
+static bool explains(const struct mt_holder_row *holder, const struct mt_finding *finding)
 {
-    const struct mt_holder_row *found = holder_of_line(known, finding);
-    return found == NULL && finding->pattern == MT_PATTERN_LEAK ? holder_of_graphs(known) : found;
+    return holder != NULL && (finding->pattern != MT_PATTERN_LEAK || holder->loop_file[0] != '\0' ||
+                              holder->held_bytes >= finding->bytes / 2);
+}
+
+/* Returns the holder of a finding's blocks: of its largest one, or inferred from other blocks; NULL: unknown. */
+static const struct mt_holder_row *holder_of_finding(const struct mt_observations *known,
+                                                     const struct mt_holder_row *of_largest,
+                                                     const struct mt_finding *finding)
+{
+    const struct mt_holder_row *of_line = holder_of_line(known, finding);
+    if (explains(of_largest, finding))
+        return of_largest;
+    if (explains(of_line, finding))
+        return of_line;
+    return finding->pattern == MT_PATTERN_LEAK ? holder_of_graphs(known) : NULL;
 }
 
 /* Sets each finding's holder to one of the holders of the observations. Call it after the lines are set. */
@@ -203,9 +216,60 @@ static mt_status find_holders_of_findings(const struct mt_question *question, co
     mt_status status = mt_trace_holders_of(question->trace, question->run, known->holders, known->holder_count, events,
                                            advice->count, found);
     for (size_t i = 0; i < advice->count && status == MT_OK; i++)
-        advice->findings[i].holder = found[i] != NULL ? found[i] : probable_holder(known, &advice->findings[i]);
+        advice->findings[i].holder = holder_of_finding(known, found[i], &advice->findings[i]);
     free(events);
     free(found);
+    return status;
+}
+
+/* ---- what a library's modules keep ---- */
+
+/* True if another package than PyTorch allocated it for the program: nearer to it than the program's own code. */
+static bool is_called_by_library(const struct mt_stack_row *stacks, uint32_t stack)
+{
+    for (uint32_t at = stack; at != 0 && !mt_stack_file_is_own(stacks[at].file); at = stacks[at].parent)
+        if (strstr(stacks[at].file, "-packages/") != NULL && strstr(stacks[at].file, "-packages/torch/") == NULL)
+            return true;
+    return false;
+}
+
+static int compare_block(const void *event, const void *block)
+{
+    return MT_COMPARE(*(const int64_t *)event, ((const struct mt_block_row *)block)->alloc_event);
+}
+
+/* True if the largest block of a finding was freed in the phase that allocated it, such as one call of a model. */
+static bool is_freed_in_phase(const struct mt_advice_input *input, const struct mt_finding *finding)
+{
+    const struct mt_block_row *block =
+        bsearch(&finding->event, input->blocks, input->block_count, sizeof *input->blocks, compare_block);
+    if (block == NULL || block->free_event == 0)
+        return false;
+    for (size_t i = 0; i < input->mark_count; i++)
+        if (input->marks[i].event > block->alloc_event && input->marks[i].kind == MT_EVENT_PHASE)
+            return block->free_event < input->marks[i].event;
+    return false;
+}
+
+/* Drops findings of variables inside a library's modules, which a program cannot free earlier. */
+static mt_status drop_findings_of_libraries(const struct mt_question *question, const struct mt_advice_input *input,
+                                            struct mt_advice *advice)
+{
+    struct mt_stack_row *stacks;
+    size_t stack_count, kept = 0;
+    mt_status status = mt_trace_stacks(question->trace, question->run, &stacks, &stack_count);
+    for (size_t i = 0; i < advice->count && status == MT_OK; i++) {
+        struct mt_finding *finding = &advice->findings[i];
+        uint32_t stack = 0;
+        if (mt_finding_hint(finding) == MT_HINT_FREE_AFTER_USE && is_freed_in_phase(input, finding))
+            status = mt_trace_event_stack(question->trace, question->run, finding->event, &stack);
+        if (stack < stack_count && is_called_by_library(stacks, stack))
+            advice->left_out++;
+        else
+            advice->findings[kept++] = *finding;
+    }
+    advice->count = status == MT_OK ? kept : advice->count;
+    free(stacks);
     return status;
 }
 
@@ -219,6 +283,8 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     MT_TRY(load_peaks(out));
     MT_TRY(mt_advice_create(&out->material.input, extent, limit, &out->advice));
     mt_program_kind kind = out->material.input.program.kind;
+    if (kind == MT_PROGRAM_PYTORCH && extent == MT_ADVICE_WORTHWHILE)
+        MT_TRY(drop_findings_of_libraries(question, &out->material.input, &out->advice));
     if (kind != MT_PROGRAM_MODEL) {
         MT_TRY(find_parts_of_peak(question, out));
         MT_TRY(find_lines_of_findings(question, &out->advice));

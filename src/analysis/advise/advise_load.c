@@ -102,18 +102,21 @@ static mt_status load_blocks(const struct mt_question *question, struct mt_advic
     return mt_trace_uses(trace, question->run, material->blocks, input->block_count, material->uses);
 }
 
-/* True if the program was followed to its end, and allocated activations and nothing in backward. */
-static bool only_infers(const struct mt_run *run, const struct mt_advice_input *input)
+/* True if the program allocated in a phase of its steps. */
+static bool has_phase(const struct mt_advice_input *input, mt_phase phase)
 {
-    bool has_activations = false;
-    if (!input->program.is_dry || !mt_run_is(run, MT_RUN_DONE))
-        return false;
-    for (size_t i = 0; i < input->label_count; i++) {
-        if (strcmp(input->labels[i].phase, mt_phase_name(MT_PHASE_BACKWARD)) == 0)
-            return false;
-        has_activations |= strcmp(input->labels[i].role, mt_role_name(MT_ROLE_ACTIVATION)) == 0;
-    }
-    return has_activations;
+    for (size_t i = 0; i < input->label_count; i++)
+        if (strcmp(input->labels[i].phase, mt_phase_name(phase)) == 0)
+            return true;
+    return false;
+}
+
+/* Sets whether the program runs forward and backward. */
+static void find_passes(const struct mt_run *run, struct mt_advice_input *input)
+{
+    const bool is_complete = mt_run_is(run, MT_RUN_DONE) && input->program.kind == MT_PROGRAM_PYTORCH;
+    input->program.runs_backward = has_phase(input, MT_PHASE_BACKWARD);
+    input->program.only_infers = is_complete && !input->program.runs_backward && has_phase(input, MT_PHASE_FORWARD);
 }
 
 /* Loads everything but the blocks and their uses. */
@@ -130,7 +133,7 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     if (status != MT_OK && status != MT_USAGE) /* the run is too short for leaks */
         return status;
     input->labels = material->labels;
-    input->program.only_infers = only_infers(run, input);
+    find_passes(run, input);
     input->marks = material->marks;
     input->segments = material->segments;
     input->parts = material->parts;

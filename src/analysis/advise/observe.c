@@ -39,13 +39,20 @@ static bool is_named_as_cache(const char *name)
     return false;
 }
 
+/* True for key-value caches. A tensor that grows by torch.cat() outside of modules has the same role. */
 static bool is_cache(const struct mt_holder_row *holder)
 {
-    return strcmp(holder->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 || is_named_as_cache(holder->name);
+    return is_named_as_cache(holder->name) ||
+           (strcmp(holder->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 && holder->is_in_module);
 }
 
-/* Returns the change for a loop that collects tensors. */
-static mt_observed_change change_of_collecting(const char *phase, const struct mt_holder_row *holder)
+/* True for an attribute of the ctx of a torch.autograd.Function. */
+static bool is_of_context(const struct mt_holder_row *holder)
+{
+    return strstr(holder->file, "torch/autograd/function.py") != NULL;
+}
+
+mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase)
 {
     static const char cached[] = "lru_cache of ";
     if (strncmp(holder->name, cached, sizeof cached - 1) == 0)
@@ -53,8 +60,12 @@ static mt_observed_change change_of_collecting(const char *phase, const struct m
     const bool infers = is_phase(phase, MT_PROGRAM_PHASE_GENERATE) || is_phase(phase, MT_PROGRAM_PHASE_INFERENCE);
     if (infers && is_cache(holder))
         return MT_OBSERVED_CHANGE_BOUND_CACHE;
-    return strstr(holder->file, "/transformers/") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
-                                                          : MT_OBSERVED_CHANGE_MOVE_TO_HOST;
+    if (strstr(holder->file, "torch/optim/lbfgs.py") != NULL)
+        return MT_OBSERVED_CHANGE_HISTORY_SIZE;
+    if (is_of_context(holder))
+        return MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD;
+    return strstr(holder->file, "/transformers/trainer") != NULL ? MT_OBSERVED_CHANGE_EVAL_STEPS
+                                                                 : MT_OBSERVED_CHANGE_MOVE_TO_HOST;
 }
 
 /* Returns the change for a loop that keeps autograd graphs. */
@@ -83,7 +94,9 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
         found.change = change_of_graphs(found.phase, holder);
     } else {
         found.kind = MT_OBSERVED_KEPT_TENSORS;
-        found.change = change_of_collecting(found.phase, holder);
+        found.change = mt_holder_change(holder, found.phase);
+        if (found.change == MT_OBSERVED_CHANGE_HISTORY_SIZE)
+            found.full_at = -1; /* the history has an end */
     }
     struct mt_observed views = found;
     views.kind = MT_OBSERVED_KEPT_VIEWS;
@@ -156,6 +169,57 @@ static void add_measured(const struct mt_caveat *row, struct mt_observations *ou
                                                                         .file = row->file,
                                                                         .line = row->line,
                                                                         .taken_at = ""};
+}
+
+static bool is_of_library(const char *file)
+{
+    return file[0] != '\0' && !mt_stack_file_is_own(file);
+}
+
+/* Drops what a loop inside a library keeps, such as the tokens of one sequence, if a loop of the program keeps more. */
+static void drop_inner_growths(struct mt_observations *out)
+{
+    size_t kept = 0;
+    bool has_own = false;
+    for (size_t i = 0; i < out->count; i++)
+        has_own |= out->items[i].holder != NULL && !is_of_library(out->items[i].holder->file);
+    for (size_t i = 0; i < out->count; i++) {
+        const struct mt_observed *found = &out->items[i];
+        const bool is_inner = found->holder != NULL && found->kind == MT_OBSERVED_KEPT_TENSORS &&
+                              is_of_library(found->file) && is_of_library(found->holder->file);
+        if (!has_own || !is_inner)
+            out->items[kept++] = *found;
+    }
+    out->count = kept;
+}
+
+/* True if key-value caches are most of what steps or iterations leave behind, or that is not known. */
+static mt_status are_caches_most(const struct mt_question *question, bool *out)
+{
+    struct mt_leaks leaks;
+    uint64_t all = 0, caches = 0;
+    mt_status status = mt_trace_leaks(question->trace, question->run, &leaks);
+    for (size_t i = 0; i < leaks.row_count && status == MT_OK; i++) {
+        const uint64_t bytes = leaks.rows[i].last_bytes - leaks.rows[i].first_bytes;
+        all += bytes;
+        caches += strcmp(leaks.rows[i].role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 ? bytes : 0;
+    }
+    mt_leaks_release(&leaks);
+    *out = caches >= all / 2;
+    return status == MT_USAGE ? MT_OK : status;
+}
+
+/* Corrects the change of growths that are not of key-value caches, although a cache is among them. */
+static mt_status check_caches(const struct mt_question *question, struct mt_observations *out)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        bool are_most = true;
+        if (out->items[i].change == MT_OBSERVED_CHANGE_BOUND_CACHE)
+            MT_TRY(are_caches_most(question, &are_most));
+        if (!are_most)
+            out->items[i].change = MT_OBSERVED_CHANGE_MOVE_TO_HOST;
+    }
+    return MT_OK;
 }
 
 /* Adds loop growth that was measured during the run, memory on other cards, and needless gradients. */
@@ -335,6 +399,21 @@ static bool has_growth(const struct mt_observations *observations, const char *p
     return false;
 }
 
+/* True if transformers' Trainer called what allocated at an event. */
+static mt_status find_trainer(const struct mt_question *question, int64_t event, bool *out)
+{
+    struct mt_stack_row *stacks;
+    size_t count;
+    uint32_t stack = 0;
+    *out = false;
+    MT_TRY(mt_trace_stacks(question->trace, question->run, &stacks, &count));
+    mt_status status = mt_trace_event_stack(question->trace, question->run, event, &stack);
+    for (uint32_t at = stack < count ? stack : 0; at != 0 && !*out; at = stacks[at].parent)
+        *out = strstr(stacks[at].file, "transformers/trainer") != NULL;
+    free(stacks);
+    return status;
+}
+
 /* Adds a phase of evaluation that takes clearly more than training. */
 static mt_status add_evaluation(const struct mt_question *question, mt_program_phase phase, struct mt_observations *out)
 {
@@ -349,7 +428,11 @@ static mt_status add_evaluation(const struct mt_question *question, mt_program_p
                                    .full_at = -1,
                                    .file = "",
                                    .taken_at = ""};
+    bool is_of_trainer;
     MT_TRY(mt_trace_lines(question->trace, question->run, &found->event, 1, &observed.taken_at));
+    MT_TRY(find_trainer(question, found->event, &is_of_trainer));
+    if (is_of_trainer)
+        observed.change = MT_OBSERVED_CHANGE_EVAL_STEPS;
     *MT_HOST_ADD(out->items, out->count) = observed;
     return MT_OK;
 }
@@ -361,6 +444,8 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(mt_trace_holders(question->trace, question->run, &out->holders, &out->holder_count));
     MT_TRY(mt_trace_program_phases(question->trace, question->run, &out->phases, &out->phase_count));
     MT_TRY(add_growths(question, out, &trains));
+    drop_inner_growths(out);
+    MT_TRY(check_caches(question, out));
     if (!trains)
         MT_TRY(add_leaks(question, out));
     add_chains(out);

@@ -18,6 +18,17 @@ const char *mt_observed_change_name(mt_observed_change change)
     return names[change];
 }
 
+bool mt_observations_have_growth(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->count; i++) {
+        const mt_observed_kind kind = observations->items[i].kind;
+        if (kind == MT_OBSERVED_KEPT_GRAPHS || kind == MT_OBSERVED_KEPT_TENSORS || kind == MT_OBSERVED_KEPT_VIEWS ||
+            kind == MT_OBSERVED_CYCLES || kind == MT_OBSERVED_GROWTH)
+            return true;
+    }
+    return false;
+}
+
 void mt_observations_release(struct mt_observations *observations)
 {
     free(observations->items);

@@ -55,6 +55,8 @@
     X(BACKWARD_EACH, "backward in each iteration")   /* gradients of parts of a batch add up */                        \
     X(MOVE_TO_HOST, "move to host")                  /* move what the loop collects to the host, now and then */       \
     X(EVAL_STEPS, "eval_accumulation_steps")         /* the same by a setting of transformers' Trainer */              \
+    X(HISTORY_SIZE, "history_size")                  /* of LBFGS */                                                    \
+    X(SAVE_FOR_BACKWARD, "save_for_backward")        /* in place of an attribute of ctx */                             \
     X(BOUND_CACHE, "bound the cache")                /* bound what the loop collects, such as a key-value cache */     \
     X(SHORTER_CACHE, "shorter cache")                /* or for fewer sequences */                                      \
     X(LIMIT_RESULTS, "lru_cache maxsize")            /* of a function whose results are kept */                        \
@@ -124,6 +126,12 @@ struct mt_observations {
     struct mt_program_phase_row *phases;
     size_t phase_count;
 };
+
+/* Returns the change for a loop that collects tensors in the holder. */
+mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase);
+
+/* True if an observation is about a loop that keeps memory. */
+bool mt_observations_have_growth(const struct mt_observations *observations);
 
 void mt_observations_release(struct mt_observations *observations);
 

@@ -63,9 +63,10 @@ static bool is_early_parameter(const struct mt_label_row *label)
     return mt_label_is_role(label, MT_ROLE_PARAMETER) && mt_label_is_in_phase(label, MT_PHASE_INIT);
 }
 
+/* Outside of modules, any tensor that grows by torch.cat() has this role. */
 static bool is_of_cache(const struct mt_label_row *label)
 {
-    return mt_label_is_role(label, MT_ROLE_KEY_VALUE_CACHE);
+    return mt_label_is_role(label, MT_ROLE_KEY_VALUE_CACHE) && label->span[0] != '\0';
 }
 
 static bool is_activation(const struct mt_label_row *label)
@@ -263,11 +264,11 @@ static mt_status add_early_data(const struct mt_question *question, const struct
                                    MT_OBSERVED_CHANGE_BATCH_AT_USE, out);
 }
 
-/* Adds caches, unless their growth explains the peak. */
+/* Adds caches, unless the growth of a loop explains the peak. */
 static mt_status add_caches(const struct mt_question *question, const struct mt_moment_blocks *peak,
                             struct mt_observations *out)
 {
-    if (has_change(out, MT_OBSERVED_CHANGE_BOUND_CACHE))
+    if (mt_observations_have_growth(out))
         return MT_OK;
     return mt_observations_add_sum(question, peak, mt_block_sum_of(peak, is_of_cache), MT_OBSERVED_CACHE,
                                    MT_OBSERVED_CHANGE_SHORTER_CACHE, out);

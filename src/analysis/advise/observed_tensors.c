@@ -226,16 +226,7 @@ static const struct mt_label_row *label_of_logits(const struct mt_moment_blocks 
     return found;
 }
 
-/* True if a loop keeps memory, which may be what it computes from logits. */
-static bool has_growth(const struct mt_observations *observations)
-{
-    for (size_t i = 0; i < observations->count; i++)
-        if (observations->items[i].line > 0)
-            return true;
-    return false;
-}
-
-/* Adds the logits, their softmax and their gradients, if they are a third of the peak. */
+/* Adds the logits, their softmax and their gradients, if they are a third of the peak and no loop keeps them. */
 static mt_status add_logits(const struct mt_question *question, const struct mt_moment_blocks *peak,
                             struct mt_observations *out)
 {
@@ -247,7 +238,7 @@ static mt_status add_logits(const struct mt_question *question, const struct mt_
             (mt_label_is_role(label, MT_ROLE_ACTIVATION) || mt_label_is_role(label, MT_ROLE_TEMPORARY)))
             mt_block_sum_add(peak, i, &sum);
     }
-    if (sum.bytes < peak->bytes / LEAST_PART || sum.bytes == 0 || has_growth(out))
+    if (sum.bytes < peak->bytes / LEAST_PART || sum.bytes == 0 || mt_observations_have_growth(out))
         return MT_OK;
     return add_tensor(question, peak, sum, logits,
                       (struct mt_observed){.kind = MT_OBSERVED_LOGITS, .change = MT_OBSERVED_CHANGE_SLICED_LOSS}, out);

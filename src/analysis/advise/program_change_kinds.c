@@ -391,6 +391,8 @@ mt_status mt_program_changes_create(const struct mt_advice_input *input, struct 
     MT_THEN(status, mt_program_changes_add_batches(&window, out->gaps[MT_CHANGE_ZERO_GRAD] == MT_GAP_NONE, out));
     MT_THEN(status, add_optimizers(&window, out));
     find_tiers(out);
+    if (input->program.only_infers) /* changes of training do not apply, whatever the trace lacks */
+        memset(out->gaps, 0, sizeof out->gaps);
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_changes);
     mt_window_release(&window);

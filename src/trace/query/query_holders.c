@@ -44,7 +44,9 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
         " ifnull((SELECT role FROM event JOIN label ON label.run = ?1 AND label.id = event.label"
         " WHERE likely(event.kind = 10) AND event.allocation = first ORDER BY event.id DESC LIMIT 1),"
         " ifnull((SELECT role FROM event NOT INDEXED JOIN label ON label.run = ?1 AND label.id = event.label"
-        " WHERE event.id = first), '')) FROM merged ORDER BY held DESC, first",
+        " WHERE event.id = first), '')), ifnull((SELECT label.span FROM event NOT INDEXED JOIN label"
+        " ON label.run = ?1 AND label.id = event.label WHERE event.id = first), 0)"
+        " FROM merged ORDER BY held DESC, first",
         MT_BIND_INTEGER(run->id))
         *MT_HOST_ADD(rows, count) = (struct mt_holder_row){
             .kind = mt_query_text(trace, row, 0),
@@ -61,6 +63,7 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
             .loop_line = mt_statement_integer(row, 10),
             .first_bytes = mt_statement_integer(row, 11) > 0 ? (uint64_t)mt_statement_integer(row, 11) : 0,
             .role = mt_query_text(trace, row, 12),
+            .is_in_module = mt_statement_integer(row, 13) > 0,
         };
     MT_THEN(status, find_lines(trace, run, rows, count));
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
