@@ -142,6 +142,8 @@ static void add_finding(const struct mt_check *check, const struct mt_criterion 
                     mt_run_is(check->question->run, MT_RUN_RUNNING) ? ": check it once it has ended" : "");
     else if (criterion->kind == MT_CRITERION_LEAKS && criterion->passed)
         mt_text_add(out, "each step ends with as much memory as the step before");
+    else if (criterion->kind == MT_CRITERION_LEAKS && check->leaks.row_count == 0)
+        mt_observed_add(mt_check_growth(check), out);
     else if (criterion->kind == MT_CRITERION_LEAKS)
         add_leaks(&check->leaks, &check->observations, criterion->value_bytes, out);
     else if (criterion->is_relative)

@@ -569,3 +569,50 @@ def test_features_that_grow_by_cat_are_no_key_value_cache_and_replays_empty_the_
     assert [one["detector"] for one in answer["observations"]] == ["kept tensors"]
     assert answer["replayed"]["reserved_bytes"] == answer["peak"]["reserved_bytes"]
     assert answer["left_out"] == []  # no gradients, as there is no backward
+
+
+EPOCHS = """
+import torch
+from torch import nn
+net = nn.Linear(64, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+def run_epoch():
+    outputs = []
+    for _ in range(10):
+        out = net(torch.randn(1024, 64, device="cuda"))
+        out.mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        outputs.append(out.detach())
+    print(torch.cat(outputs).mean().item())
+for _ in range(2):
+    run_epoch()
+"""
+
+DECODER = """
+import torch
+from torch import nn
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key, self.head = nn.Linear(256, 256), nn.Linear(256, 256)
+    def forward(self, x, past):
+        keys = torch.cat([past, self.key(x)], 1)
+        return self.head(keys.mean(1, keepdim=True)), keys
+decoder = Decoder().cuda()
+def generate(x):
+    past = torch.empty(64, 0, 256, device="cuda")
+    for _ in range(24):
+        x, past = decoder(x, past)
+    return x.argmax(-1).cpu()
+with torch.no_grad():
+    print(generate(torch.randn(64, 1, 256, device="cuda")).shape)
+"""
+
+
+@pytest.mark.parametrize(("program", "passes"), [(EPOCHS, False), (DECODER, True)])
+def test_a_list_of_an_epoch_fails_the_gate_for_leaks_and_a_cache_of_one_sequence_does_not(tmp_path, program, passes):
+    advise(tmp_path, program)
+    result = subprocess.run([find_program(), "check", "--no-leaks"], cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode == 0) is passes, result.stdout
+    assert passes or "outputs in run_epoch" in result.stdout

@@ -18,14 +18,25 @@ const char *mt_observed_change_name(mt_observed_change change)
     return names[change];
 }
 
+bool mt_observed_is_growth(const struct mt_observed *observed)
+{
+    switch (observed->kind) {
+    case MT_OBSERVED_KEPT_GRAPHS:
+    case MT_OBSERVED_KEPT_TENSORS:
+    case MT_OBSERVED_KEPT_VIEWS:
+    case MT_OBSERVED_CYCLES:
+    case MT_OBSERVED_GROWTH:
+        return true;
+    default:
+        return false;
+    }
+}
+
 bool mt_observations_have_growth(const struct mt_observations *observations)
 {
-    for (size_t i = 0; i < observations->count; i++) {
-        const mt_observed_kind kind = observations->items[i].kind;
-        if (kind == MT_OBSERVED_KEPT_GRAPHS || kind == MT_OBSERVED_KEPT_TENSORS || kind == MT_OBSERVED_KEPT_VIEWS ||
-            kind == MT_OBSERVED_CYCLES || kind == MT_OBSERVED_GROWTH)
+    for (size_t i = 0; i < observations->count; i++)
+        if (mt_observed_is_growth(&observations->items[i]))
             return true;
-    }
     return false;
 }
 

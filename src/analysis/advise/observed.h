@@ -131,6 +131,9 @@ struct mt_observations {
 mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase);
 
 /* True if an observation is about a loop that keeps memory. */
+bool mt_observed_is_growth(const struct mt_observed *observed);
+
+/* True if one of them is. */
 bool mt_observations_have_growth(const struct mt_observations *observations);
 
 void mt_observations_release(struct mt_observations *observations);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "trace/query/blocks.h"
 #include "trace/query/groups.h"
+#include "trace/query/walk.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -289,22 +290,45 @@ static mt_status check_bounds(struct mt_check *check, const struct measured *mea
     return MT_OK;
 }
 
-/* Adds the leak criterion. A run that did not end well fails in any case, so it may be too short to show leaks. */
+static uint64_t sum_leaks(const struct mt_leaks *leaks)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < leaks->row_count; i++)
+        bytes += leaks->rows[i].last_bytes - leaks->rows[i].first_bytes;
+    return bytes;
+}
+
+const struct mt_observed *mt_check_growth(const struct mt_check *check)
+{
+    for (size_t i = 0; i < check->observations.count; i++) {
+        const struct mt_observed *observed = &check->observations.items[i];
+        if (mt_observed_is_growth(observed) && observed->line > 0 && mt_stack_file_is_own(observed->file) &&
+            observed->change != MT_OBSERVED_CHANGE_HISTORY_SIZE)
+            return observed;
+    }
+    return NULL;
+}
+
+/* Adds the leak criterion. Memory that is freed at the end of an epoch is live at the end of no step, so a loop's
+ * growth that was measured while the program ran counts, too. A run that did not end well fails in any case, so it may
+ * be too short to show leaks. */
 static mt_status check_leaks(struct mt_check *check)
 {
     const struct mt_run *run = check->question->run;
     bool too_short = run->last_full_step + 1 < MT_LEAK_LEAST_STEPS;
     if (!check->budget->no_leaks || (too_short && !mt_run_ended_well(run)))
         return MT_OK;
+    MT_TRY(mt_observations_load(check->question, &check->observations));
+    const struct mt_observed *growth = mt_check_growth(check);
     mt_status status = mt_trace_leaks(check->question->trace, run, &check->leaks);
-    check->leaks_unknown = status != MT_OK;
-    if (status != MT_OK)
+    check->leaks_unknown = status != MT_OK && (status != MT_USAGE || growth == NULL);
+    if (check->leaks_unknown)
         return status;
-    uint64_t leaked = 0;
-    for (size_t i = 0; i < check->leaks.row_count; i++)
-        leaked += check->leaks.rows[i].last_bytes - check->leaks.rows[i].first_bytes;
+    uint64_t leaked = sum_leaks(&check->leaks);
+    if (leaked == 0 && growth != NULL)
+        leaked = growth->bytes;
     add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_LEAKS, .value_bytes = leaked});
-    return leaked > 0 ? mt_observations_load(check->question, &check->observations) : MT_OK;
+    return MT_OK;
 }
 
 /* Returns the bytes plus the tolerance, at most INT64_MAX. */

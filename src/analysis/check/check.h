@@ -95,12 +95,16 @@ struct mt_check {
     struct mt_category_growth *growths; /* largest first */
     size_t growth_count;
     struct mt_leaks leaks;               /* if the budget does not bound leaks */
-    struct mt_observations observations; /* if there are leaks */
+    struct mt_observations observations; /* the same */
     bool leaks_unknown;                  /* the check failed since leaks could not be read */
 };
 
 /* True if the run ended well, so that other runs may be compared with it. */
 bool mt_run_ended_well(const struct mt_run *run);
+
+/* Returns the first observation about a loop of the program's own code that keeps more in each iteration; NULL: there
+ * is none. LBFGS's history does not count, since it has an end. */
+const struct mt_observed *mt_check_growth(const struct mt_check *check);
 
 /* Checks a run. Returns MT_OK also if criteria fail: see `failed`. Fails with MT_USAGE for a category, role, module or
  * phase that neither memtrace nor the run has, and for leaks of a run that is too short to show any. `against` is NULL

@@ -40,7 +40,9 @@ struct mt_leak_row {
 };
 
 /* Of a run whose steps leave nothing behind, or that has too few, the iterations of its longest loop without steps are
- * compared: forward passes of one program phase but the first. They count as steps, from 0.
+ * compared: forward passes of one program phase but the first. They count as steps, from 0. What a loop that generates
+ * adds to, such as a key-value cache, is no leak if the run freed it by its end, or if it is as small as the numbers of
+ * tokens.
  * Invariants: first_step < last_step; row_of_label[number] is the row of the group that the label belongs to, or
  * MT_NO_LEAK. */
 #define MT_NO_LEAK SIZE_MAX

@@ -1,6 +1,8 @@
 /* The query about leaks: groups of blocks that every step leaves behind. */
 #include "trace/query/leaks.h"
 #include "trace/query/query.h"
+#include "trace/query/walk.h"
+#include "trace/store/program_phase.h"
 
 #include "base/memory.h"
 #include "base/order.h"
@@ -31,6 +33,7 @@ struct groups {
     size_t *group_of_label, *first_label;
     struct amount *amounts;
     const char **shapes;
+    bool *is_left; /* of a loop that generates: by group; NULL: does not matter */
 };
 
 /* Reads the last ends of steps, without the first step's. */
@@ -256,6 +259,21 @@ static uint64_t count_growth(const struct groups *groups, size_t ends, size_t gr
     return count_rises(bytes, ends) > 0 ? grew : 0;
 }
 
+/* Finds the groups with blocks that are live at the end of the run. */
+static mt_status find_left(struct mt_trace *trace, const struct mt_run *run, struct groups *groups)
+{
+    struct mt_block_row *blocks = NULL;
+    size_t count = 0;
+    int64_t event;
+    MT_TRY(mt_trace_last_state(trace, run, &event));
+    mt_status status = mt_trace_live(trace, run, event, &blocks, &count);
+    groups->is_left = mt_host_alloc((groups->group_count + 1) * sizeof *groups->is_left);
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        groups->is_left[groups->group_of_label[blocks[i].label]] = true;
+    free(blocks);
+    return status;
+}
+
 static struct mt_leak_row leak_row(const struct groups *groups, size_t ends, size_t group, uint64_t grew)
 {
     const struct mt_label_row *label = &groups->labels[groups->first_label[group]];
@@ -290,6 +308,16 @@ static int compare_found(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->first_label, b->first_label);
 }
 
+/* True if a group belongs to the generation of one sequence: it was freed by the end of the run, or grows by a few
+ * bytes, as the numbers of its tokens do. */
+static bool is_of_generation(const struct groups *groups, size_t ends, size_t group)
+{
+    enum { LEAST_BYTES = 4096 };
+    const uint64_t first = groups->amounts[group].bytes;
+    const uint64_t last = groups->amounts[(ends - 1) * groups->group_count + group].bytes;
+    return groups->is_left != NULL && (!groups->is_left[group] || last - first < LEAST_BYTES * (ends - 1));
+}
+
 /* Returns the groups that leak, in the order of the answer. The caller frees them. */
 static struct found *find_leaks(const struct groups *groups, size_t ends, size_t *out_count)
 {
@@ -297,7 +325,7 @@ static struct found *find_leaks(const struct groups *groups, size_t ends, size_t
     *out_count = 0;
     for (size_t group = 0; group < groups->group_count; group++) {
         uint64_t grew = count_growth(groups, ends, group);
-        if (grew > 0)
+        if (grew > 0 && !is_of_generation(groups, ends, group))
             found[(*out_count)++] =
                 (struct found){leak_row(groups, ends, group, grew), group, groups->first_label[group]};
     }
@@ -331,6 +359,7 @@ static void groups_release(struct groups *groups)
     free(groups->first_label);
     free(groups->amounts);
     free(groups->shapes);
+    free(groups->is_left);
 }
 
 /* Compares what was live at the ends. */
@@ -345,6 +374,8 @@ static mt_status compare_ends(struct mt_trace *trace, const struct mt_run *run, 
         make_groups(&groups);
         status = count_ends(trace, run, ends, &groups);
     }
+    if (status == MT_OK && strcmp(out->loop, mt_program_phase_name(MT_PROGRAM_PHASE_GENERATE)) == 0)
+        status = find_left(trace, run, &groups);
     if (status == MT_OK) {
         out->first_step = ends->steps[0];
         out->last_step = ends->steps[ends->count - 1];
