@@ -205,7 +205,7 @@ static mt_status are_caches_most(const struct mt_question *question, bool *out)
         caches += strcmp(leaks.rows[i].role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 ? bytes : 0;
     }
     mt_leaks_release(&leaks);
-    *out = caches >= all / 2;
+    *out = caches == 0 || caches >= all / 2; /* without such a role, the name decides */
     return status == MT_USAGE ? MT_OK : status;
 }
 
