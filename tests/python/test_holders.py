@@ -345,6 +345,35 @@ for _ in range(6):
     assert labelled["copy of Sequential"] >= 2 * 4  # of each state that is stored after the first search
 
 
+def test_copies_that_a_later_step_makes_are_named(tmp_path):
+    """A backup of the weights during an evaluation, and the states of epochs."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+net = nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def average_of(net):
+    shadow, backup = {key: value.detach().clone() for key, value in net.named_parameters()}, {}
+    def swap():
+        for key, value in net.named_parameters():
+            backup[key] = value.data.clone()
+            value.data.copy_(shadow[key])
+    return swap
+swap, states = average_of(net), {}
+for step in range(20):
+    net(torch.randn(64, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step == 3:
+        swap()
+    if step % 2:
+        states[step] = {key: value.detach().clone() for key, value in net.state_dict().items()}
+""", "--steps", "8")
+    copies = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"}
+    assert set(copies) == {"shadow", "backup", "states"}
+
+
 def test_an_average_inside_of_the_trained_module_is_named_and_a_target_that_is_called_is_not(tmp_path):
     dry = Dry(tmp_path)
     dry.run("""

@@ -21,7 +21,7 @@ from .not_detached import Detaching
 from .not_updated import MOST_OPTIMIZERS, Gradients, Needless
 from .program_phases import ProgramPhases
 from .weak_tensors import WeakTensor
-from .weight_copies import weight_copies
+from .weight_copies import least_copy, weight_copies
 from .zeroed import Zeroing
 
 FIRST, SECOND = 2, 4  # consecutive rises after which the holders of a loop are compared
@@ -32,6 +32,7 @@ MOST_HOLDERS = 3  # of one loop
 MOST_BLOCKS = 64  # of one holder, the largest
 KEPT_FROM, KEPT_TO = 2, 3  # tensors that exist when both of these steps begin are kept ones, whose holders are named
 COPIES_AT = (KEPT_FROM, KEPT_TO)  # steps that look for copies of the weights: before the peak, and for copies that a later step made
+MOST_LATER_COPIES = 2  # searches for copies at later steps, at which live memory has grown by a copy
 LEAST_SHARE = 100  # 1/LEAST_SHARE of the growth, or of the live bytes out of memory, is enough to store a holder
 
 
@@ -47,6 +48,9 @@ class Observer:
         self.gradients, self.detaching, self.zeroing = Gradients(), Detaching(), Zeroing()
         self.steps: Optional[Loop] = None
         self.kept: list[WeakTensor] = []
+        self.later_copies = MOST_LATER_COPIES
+        self.live_with_copies = 0  # bytes at the last search for copies
+        self.least_copy = 0  # bytes of a copy of the weights
         self.updates: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # steps of each optimizer
         self.handled: set[int] = set()  # the ids of exceptions whose tracebacks were searched
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
@@ -112,8 +116,11 @@ class Observer:
     def _search_kept(self, step: int) -> None:
         """Stores the holders of tensors that live through a step, such as a checkpoint, and of copies of the weights."""
         frames = frames_from(caller())
-        copies = self._label_copies(frames) if step in COPIES_AT else {}
-        if step == KEPT_FROM:
+        copies = self._label_copies(frames) if step in COPIES_AT or (step > KEPT_TO and self._has_later_copy()) else {}
+        if step > KEPT_TO:
+            for copy in copies.values():
+                self._store_one(copy, copy.size, None)
+        elif step == KEPT_FROM:
             self.kept = [WeakTensor(tensor) for tensor in holders.tensors_to_name()]
         elif step == KEPT_TO:
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
@@ -122,9 +129,16 @@ class Observer:
                 if holder.size >= least:
                     self._store_one(holder, holder.size, None)
 
+    def _has_later_copy(self) -> bool:
+        """True if live memory has grown by a copy of the weights since the last search for them, a few times in a run."""
+        has = self.later_copies > 0 and self.library.memtrace_torch_live() - self.live_with_copies >= self.least_copy > 0
+        self.later_copies -= has
+        return has
+
     def _label_copies(self, frames: list[Any]) -> dict[tuple[str, str, str], Holder]:
         """Returns the holders of copies of the weights by name, and gives the copies a role of their own."""
         found = [one for one in weight_copies(self._is_called, frames) if one.holder.key not in self.loaded]
+        self.live_with_copies, self.least_copy = self.library.memtrace_torch_live(), least_copy()
         for copy in found:
             for address in copy.holder.blocks:
                 self.library.memtrace_torch_copy_of_weights(address, copy.name.encode())

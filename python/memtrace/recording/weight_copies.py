@@ -37,14 +37,26 @@ class Idle(NamedTuple):
     name: str  # in its parent
 
 
+def least_copy() -> int:
+    """Returns the least bytes of a copy of the trained weights."""
+    return least_bytes(trained_by(objects_of(torch.optim.Optimizer)[0]))
+
+
+def trained_by(optimizers: list[Any]) -> list[torch.Tensor]:
+    return [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"] if start_of(one)]
+
+
+def least_bytes(trained: list[torch.Tensor]) -> int:
+    return sum(one.nbytes for one in trained) // LEAST_SHARE
+
+
 def weight_copies(is_called: Callable[[Any], bool], frames: list[Any]) -> Iterator[Copy]:
     """Yields the copies of the trained weights. `is_called` returns true for a module that the program calls: another model
     with the same shapes, such as a teacher, is no copy."""
     tensors, modules, optimizers = objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
-    trained = [one for optimizer in optimizers for group in optimizer.param_groups
-               for one in group["params"] if start_of(one)]
+    trained = trained_by(optimizers)
     shapes, addresses = {one.shape for one in trained}, {start_of(one) for one in trained}
-    least = sum(one.nbytes for one in trained) // LEAST_SHARE
+    least = least_bytes(trained)
 
     def alike(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         return [one for one in tensors if start_of(one) not in addresses | {0} and one.shape in shapes]
