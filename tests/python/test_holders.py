@@ -345,6 +345,32 @@ for _ in range(6):
     assert labelled["copy of Sequential"] >= 2 * 4  # of each state that is stored after the first search
 
 
+def test_an_output_that_an_attribute_keeps_is_counted_with_its_graph(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+class Trainer:
+    def __init__(self):
+        self.net = nn.Sequential(nn.Linear(256, 4096), nn.ReLU(), nn.Linear(4096, 256)).cuda()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)
+        self.last = None
+    def step(self, x):
+        output = self.net(x)
+        loss = output.pow(2).mean()
+        loss.backward(retain_graph=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.last = {"output": output, "loss": loss}
+trainer = Trainer()
+for _ in range(8):
+    trainer.step(torch.randn(4096, 256, device="cuda"))
+""")
+    holder = {one["name"]: one for one in answer(dry, "advise")["holders"]}["self.last"]
+    assert (holder["kind"], holder["owner"]) == ("graph", "Trainer")
+    assert holder["held_bytes"] >= (64 + 4) << 20
+
+
 def test_copies_that_a_later_step_makes_are_named(tmp_path):
     """A backup of the weights during an evaluation, and the states of epochs."""
     dry = Dry(tmp_path)

@@ -105,9 +105,11 @@ class Observer:
         """Stores the holders of tensors with graphs that variables kept through backward, such as logits."""
         tensors = [one for one in holders.tensors_to_name() if one.grad_fn is not None]
         least = self.library.memtrace_torch_live() // LEAST_SHARE
-        for holder in holders.census(frames, tensors).values():
-            if holder.size >= least:
-                self._store_one(holder, holder.size, None)
+        large = sorted((one for one in holders.census(frames, tensors).values() if one.size >= least), key=lambda one: -one.size)
+        tensors.clear()
+        for number, holder in enumerate(large):
+            measured = self.measure([holder], self.library) if self.measure is not None and number < MOST_HOLDERS else None
+            self._store_one(holder, max(holder.size, measured or 0), None)
 
     def after_optimizer(self, optimizer: Any) -> None:
         if self.searches > 0:
