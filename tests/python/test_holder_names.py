@@ -66,6 +66,21 @@ generate()
 """) == [("results[…].scores", "generate", "attribute"), ("results[…].logits", "generate", "attribute")]
 
 
+def test_an_attribute_of_a_module_is_named_by_its_class_and_of_a_library_s_module_by_its_variable(name_in):
+    assert name_in("""
+from torch import nn
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache, self.body = [new()], nn.Sequential(nn.Identity())
+        self.body[0].trace = [new()]
+net, layer = nn.Sequential(), Layer()
+net.trace = [new()]
+names(net.trace[0], layer.cache[0], layer.body[0].trace[0])
+""") == [("net.trace", "program", "attribute"), ("self.cache", "Layer", "attribute"),
+         ("self.body.0.trace", "Layer", "attribute")]
+
+
 def test_default_arguments_and_attributes_of_functions_are_named(name_in):
     assert name_in("""
 def log(value, _buffer=[], *, seen={}):

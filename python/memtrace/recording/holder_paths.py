@@ -176,6 +176,8 @@ class Paths:
         return str(type(one).__module__).startswith("memtrace.")
 
     def _ends(self, one: Any) -> bool:
+        if isinstance(one, torch.nn.Module):
+            return not is_of_library(file_of(one))  # a Sequential is named by its variable
         return isinstance(one, FINAL) or (isinstance(one, dict) and module_of(one) is not None)
 
     # ---- down ----

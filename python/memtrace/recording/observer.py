@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ MOST_BLOCKS = 64  # of one holder, the largest
 KEPT_FROM, KEPT_TO = 2, 3  # tensors that exist when both of these steps begin are kept ones, whose holders are named
 COPIES_AT = (KEPT_FROM, KEPT_TO)  # steps that look for copies of the weights: before the peak, and for copies that a later step made
 MOST_LATER_COPIES = 2  # searches for copies at later steps, at which live memory has grown by a copy
+CACHES = re.compile(r"(?i)cache|past|key|kv|\.[kv]$")  # in the name of a holder
 LEAST_SHARE = 100  # 1/LEAST_SHARE of the growth, or of the live bytes out of memory, is enough to store a holder
 
 
@@ -174,8 +176,11 @@ class Observer:
                     self._store_one(chain, graphs, loop)
 
     def _label_caches(self, found: Iterable[Holder], loop: Loop) -> None:
-        """Labels tensors that grow while their number does not, in a loop that only calls a model: they are key-value caches."""
-        for holder in found if self.phases.now in ("generate", "inference") else ():
+        """Labels tensors that grow while their number does not, in a loop that generates or under such a name: they are key-value
+        caches."""
+        for holder in found:
+            if self.phases.now != "generate" and not (self.phases.now == "inference" and CACHES.search(holder.name)):
+                continue
             _, count, _ = (loop.census or {}).get(holder.key, holders.NOTHING)
             if not holder.has_graph and count == len(holder.blocks):
                 for address in holder.blocks:
