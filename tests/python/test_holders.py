@@ -139,6 +139,29 @@ with torch.no_grad():
     assert one["holder"]["held_bytes"] >= 3 * one["bytes"]
 
 
+def test_reference_cycles_of_a_function_s_context_are_named_in_training(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+class Sigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = torch.sigmoid(x)
+        return ctx.y
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.y * (1 - ctx.y)
+net = nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(8):
+    Sigmoid.apply(net(torch.randn(1024, 1024, device="cuda"))).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    assert [one["kind"] for one in answer(dry, "advise")["holders"]] == ["cycle"]
+
+
 def test_chains_function_caches_and_generators_are_named(tmp_path):
     """A hidden state that is never detached carries the graph of every iteration; what is computed from it is no cause, nor is a sum of
     losses whose graphs backward has freed."""

@@ -53,6 +53,7 @@ class Holder:
     nodes: set[int] = dataclasses.field(default_factory=set)  # sequence numbers of the autograd nodes that computed the tensors
     is_copy: bool = False  # the tensors have the shapes of the trained weights
     is_chain: bool = False  # each value is computed from the previous one, so every iteration's graph is kept
+    is_reached: bool = True  # from a variable or a class; otherwise only from an object, such as one in a reference cycle
     tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
 
     @property
@@ -266,7 +267,7 @@ class Names:
         root, objects = self._root_of(path) if path is not None else (None, [])
         if root is None:
             return None
-        is_self = root.name == "self"
+        is_self, root.is_reached = root.name == "self", path is not None and path.rank != Rank.OBJECT
         objects = objects[:end_of_name(objects, self.linked, int(is_self))]
         steps = steps_between(objects)
         while steps and steps[-1].text == ITEM:

@@ -107,7 +107,8 @@ class Observer:
         """Stores the holders of tensors with graphs that variables kept through backward, such as logits."""
         tensors = [one for one in holders.tensors_to_name() if one.grad_fn is not None]
         least = self.library.memtrace_torch_live() // LEAST_SHARE
-        large = sorted((one for one in holders.census(frames, tensors).values() if one.size >= least), key=lambda one: -one.size)
+        large = sorted((one for one in holders.census(frames, tensors).values() if one.size >= least and one.is_reached),
+                       key=lambda one: -one.size)
         tensors.clear()
         for number, holder in enumerate(large):
             measured = self.measure([holder], self.library) if self.measure is not None and number < MOST_HOLDERS else None
@@ -130,7 +131,7 @@ class Observer:
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
             least = self.library.memtrace_torch_live() // LEAST_SHARE
             for holder in {**holders.census(frames, tensors), **copies}.values():
-                if holder.size >= least:
+                if holder.size >= least and holder.is_reached:
                     self._store_one(holder, holder.size, None)
 
     def _has_later_copy(self) -> bool:
