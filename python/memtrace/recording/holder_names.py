@@ -267,7 +267,8 @@ class Names:
         root, objects = self._root_of(path) if path is not None else (None, [])
         if root is None:
             return None
-        is_self, root.is_reached = root.name == "self", path is not None and path.rank != Rank.OBJECT
+        is_self = root.name == "self"
+        root.is_reached = self.paths.is_reached(one)
         objects = objects[:end_of_name(objects, self.linked, int(is_self))]
         steps = steps_between(objects)
         while steps and steps[-1].text == ITEM:
@@ -275,8 +276,9 @@ class Names:
         root.kind = "exception" if isinstance(objects[-1], BaseException) else root.kind
         if not steps:
             return None if is_self else root
-        places = (attribute_of(step.owner, step.name) for step in reversed(steps) if step.owner is not None)
-        line = next((one for one in places if one.line and not is_of_library(one.file)), root)
+        places = [attribute_of(step.owner, step.name) for step in reversed(steps) if step.owner is not None]
+        own = (one for one in places if one.line and not is_of_library(one.file))
+        line = next(own, places[-1] if is_self else root)
         kind = "attribute" if steps[-1].owner is not None and root.kind != "exception" else root.kind
         return dataclasses.replace(root, kind=kind, name=root.name + "".join(step.text for step in steps), file=line.file,
                                    line=line.line)

@@ -29,7 +29,8 @@ CONTAINERS = (list, tuple, dict, set, frozenset, deque, functools.partial)
 FunctionCache = type(functools.lru_cache()(len))  # the type of functools.lru_cache's result
 SUSPENDED = (types.GeneratorType, types.CoroutineType)
 INNER = (types.CellType, types.TracebackType, BaseException, types.FrameType)  # no roots, but on the way to one
-FINAL = (types.ModuleType, type, types.FunctionType, FunctionCache, torch.nn.Module, *SUSPENDED)  # paths begin there
+FINAL = (types.ModuleType, type, types.FunctionType, FunctionCache, torch.nn.Module, torch.optim.Optimizer,
+         *SUSPENDED)  # paths begin there
 
 
 class Rank(enum.IntEnum):
@@ -37,10 +38,11 @@ class Rank(enum.IntEnum):
 
     LASTING = 0  # a variable of a module, an attribute, a default argument, a closure
     LOCAL = 1  # a variable of a running function
-    LIBRARY = 2  # any of these in a library
-    COMPREHENSION = 3  # a running comprehension, whose container has no name yet
-    TRACEBACK = 4  # the frame of a function that an exception left
-    OBJECT = 5  # an object that is not reached otherwise
+    LIBRARY = 2  # a lasting one in a library
+    LIBRARY_LOCAL = 3  # a variable of a library's running function
+    COMPREHENSION = 4  # a running comprehension, whose container has no name yet
+    TRACEBACK = 5  # the frame of a function that an exception left
+    OBJECT = 6  # an object that is not reached otherwise
 
 
 class Path(NamedTuple):
@@ -205,7 +207,7 @@ class Paths:
         """Yields the roots that an object is or that refer to it."""
         frame, name = self.locals.found.get(id(one), (None, ""))
         if frame is not None and name != "self" and id(one) not in handled:
-            yield Root(Rank.LIBRARY if is_of_library(frame.f_code.co_filename) else Rank.LOCAL, True)
+            yield Root(Rank.LIBRARY_LOCAL if is_of_library(frame.f_code.co_filename) else Rank.LOCAL, True)
         if isinstance(one, types.FrameType):
             yield Root(Rank.TRACEBACK, False)
         elif isinstance(one, CONTAINERS):
@@ -237,6 +239,12 @@ class Paths:
         while self.before[id(objects[-1])] is not None:
             objects.append(self.before[id(objects[-1])])
         return Path(root.rank, root.is_variable, objects[::-1])
+
+    def is_reached(self, one: Any) -> bool:
+        """True unless the path begins with an object to which nothing leads, such as one in a reference cycle. The context of a
+        custom function keeps its attributes, although the cycle includes the autograd graph."""
+        path = self.to(one)
+        return path is not None and (path.rank != Rank.OBJECT or isinstance(path.objects[0], torch.autograd.function.FunctionCtx))
 
     def referrers(self, one: Any) -> list[Any]:
         return self.around.get(id(one), [])
