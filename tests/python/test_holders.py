@@ -365,6 +365,28 @@ for _ in range(6):
     assert labelled["copy of Sequential"] >= 2 * 4  # of each state that is stored after the first search
 
 
+def test_a_variable_that_keeps_only_the_newest_tensor_is_no_holder_of_growth(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import ctypes
+import torch
+from torch import nn
+net = nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+def step():
+    output = net(torch.randn(1024, 1024, device="cuda"))
+    output.mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return output.detach()
+for _ in range(20):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(step()))
+""")
+    said = answer(dry, "advise")
+    assert [one["name"] for one in said["holders"]] == ["output"]
+    assert [one["holder"] for one in said["observations"] if one["detector"] in ("growth", "kept tensors")] == [None]
+
+
 def test_an_output_that_an_attribute_keeps_is_counted_with_its_graph(tmp_path):
     dry = Dry(tmp_path)
     dry.run("""

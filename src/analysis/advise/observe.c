@@ -128,6 +128,20 @@ static const struct mt_holder_row *holder_in_loops(const struct mt_observations 
     return NULL;
 }
 
+/* Returns the holder with most of the memory allocated in a phase that grows in a loop or, without `grows`, that keeps
+ * more than one block; NULL: unknown. A variable that refers to the newest tensor keeps no growing memory. */
+static const struct mt_holder_row *holder_of_growth(const struct mt_observations *observations, const char *phase,
+                                                    bool grows)
+{
+    for (size_t i = 0; i < observations->holder_count; i++) {
+        const struct mt_holder_row *holder = &observations->holders[i];
+        if (strcmp(holder->phase, phase) == 0 &&
+            (grows ? holder->loop_file[0] != '\0' : holder->held_bytes > holder->first_bytes))
+            return holder;
+    }
+    return NULL;
+}
+
 /* Returns the holder with most of the memory that grows in a loop; NULL: unknown. A step's place differs from the place
  * of its model's call. So for steps, any holder of a training loop counts, or else a holder of another loop: a loop
  * that acts may be inside a loop that learns. */
@@ -135,8 +149,9 @@ static const struct mt_holder_row *holder_of_loop(const struct mt_observations *
                                                   const struct mt_caveat *loop, const char *phase)
 {
     if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN)) {
-        const struct mt_holder_row *found = holder_in(observations, phase);
-        return found != NULL ? found : holder_in_loops(observations);
+        const struct mt_holder_row *found = holder_of_growth(observations, phase, true);
+        found = found != NULL ? found : holder_in_loops(observations);
+        return found != NULL ? found : holder_of_growth(observations, phase, false);
     }
     for (size_t i = 0; i < observations->holder_count; i++)
         if (observations->holders[i].loop_line == loop->line &&
