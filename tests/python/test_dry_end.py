@@ -372,6 +372,22 @@ def test_the_time_limit_ends_the_program(dry):
     assert said.stderr.splitlines()[-1].startswith("memtrace: ended at the time limit; until then peak ")
 
 
+@pytest.mark.parametrize("is_daemon", [True, False])
+def test_a_thread_that_fills_a_queue_does_not_keep_the_program_from_ending(dry, is_daemon):
+    dry.run(NET + f"""
+import queue, threading
+batches = queue.Queue(maxsize=16)
+def fill():
+    for _ in range(100):
+        batches.put(torch.randn(1024, 256).to("cuda"))
+threading.Thread(target=fill, daemon={is_daemon}).start()
+for step in range(100):
+    train(batches.get())
+""")
+    assert last(dry, "state") == "done" and last(dry, "ended_by") in ("settled", "unsettled")
+    assert peak(dry) > 17 << 20, "the queue was full"
+
+
 @pytest.mark.parametrize("has_hooks", [True, False])
 def test_without_hooks_no_call_is_named_as_not_run(has_hooks):
     coverage = types.SimpleNamespace(not_run=lambda: ["evaluate"])

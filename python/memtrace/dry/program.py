@@ -26,7 +26,7 @@ from ..recording.handover import RANKS, store_arguments, tell, trace_of_rank
 from ..recording.holders import measured_by_fork
 from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
-from . import compilers, driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
+from . import compilers, driver, files, pretrained, ranks, replaced, simulated, threads, trainers, triton_kernels, triton_tuning
 from .coverage import Call, Coverage
 from .leaving import unfinished_sweeps
 from .loops import Loops, follow_loaders
@@ -52,6 +52,7 @@ class DryWatcher(Watcher):
         self.loops = Loops(Meter(cards), settings().steps, self.end, self.has_more,
                            lambda loop: self.observer.visit(loop))
         self.progress = Progress(cards)
+        self.threads = threads.Threads(lambda: self.loops.meter.read().request_count)
         self.left: dict[Place, Call] = {}  # calls that had not run when a loop was left
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
@@ -88,6 +89,7 @@ class DryWatcher(Watcher):
         self.end_if_terminated()
         self.coverage.has_trained = True
         self.progress.show(self.loops.steps + 1)
+        self.threads.run_ahead()
         self.loops.end_step()
 
     def _updates_itself(self) -> bool:
@@ -119,22 +121,25 @@ class DryWatcher(Watcher):
 
     def end(self, why: str) -> None:
         """Ends the program. A program that has caught its end before is ended at once."""
+        self._begin_end(why)
+        raise Enough(0)
+
+    def _begin_end(self, why: str) -> None:
+        """Notes why the program is ended, and that it ends even if its threads do not."""
         if self.ended_by is not None:
             end_at_once(self)
         self.ended_by = why
         self.store_not_run()
-        raise Enough(0)
+        if settings().answers is not None:
+            threads.watch_end(lambda: leave_process(self))
 
     def end_endless(self, place: Place) -> None:
         """Ends the program where a line reads values that were not computed again and again, as in a loop until convergence.
         Native code calls it and would lose the exception, so that is raised at the next line of the program."""
         if not self.loops.is_shortening:
             return
-        if self.ended_by is not None:
-            end_at_once(self)
-        self.ended_by = "values"
         self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None)
-        self.store_not_run()
+        self._begin_end("values")
         raise_at_next_line(Enough(0))
 
     def end_if_terminated(self) -> None:
@@ -224,7 +229,16 @@ def end_at_once(watcher: DryWatcher) -> None:
         raise Enough(0)  # a dry run of a part of a program
     if watcher.ended_by in LOOP_ENDS:
         watcher.ended_by = "caught"
+    leave_process(watcher)
+
+
+def leave_process(watcher: DryWatcher) -> None:
+    """Ends the process without its threads, after the functions that are called at its exit."""
     atexit._run_exitfuncs()
+    end_process(watcher)
+
+
+def end_process(watcher: DryWatcher) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(watcher.exit_code)
@@ -270,8 +284,18 @@ def follow_deadline(watcher: DryWatcher) -> None:
     for seconds, act in ((left, lambda: os.kill(os.getpid(), signal.SIGTERM)), (left + GRACE, end)):
         if seconds < threading.TIMEOUT_MAX:
             timer = threading.Timer(max(0, seconds), act)
-            timer.daemon = True
+            timer.daemon, timer.name = True, threads.NAME
             timer.start()
+
+
+def follow_threads(watcher: DryWatcher) -> None:
+    """Ends a process at the end of its program if threads are left of a program that was ended. As Python ends, it would stop them
+    in native code, which ends the process with a signal."""
+    def end() -> None:
+        if watcher.ended_by is not None and settings().answers is not None and threads.of_program():
+            end_process(watcher)
+
+    atexit.register(end)
 
 
 def trace_of_process() -> str:
@@ -340,6 +364,7 @@ def prepare(has_changes: bool) -> DryWatcher:
         replace("torch.cuda._device_count_nvml", lambda: -1)  # not known: the driver's cards, if there are some, are not these
     changes = importlib.import_module(".changes", __package__).Changes() if has_changes else None
     watcher = DryWatcher(cards.memory, cards, changes)
+    follow_threads(watcher)  # first, so that it runs last
     close_at_exit(watcher)
     replaced.replace(cards, watcher.label_parameter)
     if has("compilers"):
