@@ -477,3 +477,11 @@ def test_growth_is_neither_the_first_workspace_nor_what_the_allocator_rounds(ris
         live += rise
         loop.visit(live)
     assert loop.size == size
+
+
+def test_the_iterations_of_a_loop_that_grows_anew_in_each_epoch_are_those_of_one_epoch():
+    loop = Loop(sys._getframe())
+    for _ in range(3):
+        for live in range(100, 108):
+            loop.visit(live)
+    assert (loop.count, loop.run, loop.longest_run) == (24, 8, 8)

@@ -35,6 +35,7 @@ class Loop:
     def __init__(self, frame: Any) -> None:
         self.file, self.line = frame.f_code.co_filename, frame.f_lineno
         self.count = 0
+        self.run = self.longest_run = 0  # iterations since live memory last fell, as between two epochs
         self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
         self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
         self.is_compared = False  # True: its holders were compared with the holders of a later iteration
@@ -43,6 +44,9 @@ class Loop:
         self.count += 1
         if self.live and live <= self.live[-1]:
             self.live.clear()
+            self.run = 0
+        self.run += 1
+        self.longest_run = max(self.longest_run, self.run)
         self.live.append(live)
 
     @property
@@ -99,5 +103,5 @@ class Iterations:
         loop.visit(self.library.memtrace_torch_live())
         if loop.is_growing() and phase != "train":  # the growth of training steps is found in the trace
             self.growths[loop.file, loop.line] = Growth(loop.file, loop.line, loop.size,
-                                                        loop.count + self.free() // loop.size + 1, loop, phase)
+                                                        loop.run + self.free() // loop.size + 1, loop, phase)
         return loop

@@ -161,8 +161,9 @@ class Watcher(Labels):
     def _store_growths(self, outcome: int) -> None:
         """Stores the loops whose memory grew. The number of iterations is known if the program did not fail in one."""
         for growth in self.observer.iterations.growths.values():
-            self.caveat("growth", growth.phase, growth.file, growth.line, growth.full_at, None if outcome else growth.loop.count,
-                        growth.size, growth.loop.count)
+            done = growth.loop.longest_run
+            self.caveat("growth", growth.phase, growth.file, growth.line, growth.full_at, None if outcome else done, growth.size,
+                        done)
 
     def caveat(self, kind: str, name: str, file: str = "", line: int = 0, count: Optional[int] = None, total: Optional[int] = None,
                size: Optional[int] = None, value: float = math.nan) -> None:
