@@ -103,6 +103,17 @@ def test_steps_that_alternate_and_leak_grow_by_the_period():
     assert settling.state is State.GROWING and settling.growth == 5
 
 
+def test_steps_with_a_rare_branch_settle_once_it_would_have_run():
+    settling = Settling()
+    settling.interval = 4
+    states = [settling.add(iteration(number)) for number in [1, 2, 2, 2, 2, 2]]
+    assert states.index(State.SETTLED) == 5
+    settling = Settling()
+    settling.interval = 6
+    states = [settling.add(iteration(1, live=100 + 6 * (n // 6))) for n in range(40)]
+    assert State.SETTLED not in states and states[-1] is State.GROWING and settling.growth == 1
+
+
 def test_a_loop_that_never_repeats_itself_is_given_up():
     settling = Settling()
     states = [settling.add(iteration(n, live=100 + n % 3)) for n in range(10)]
@@ -296,6 +307,20 @@ for epoch in range(30):
     assert "memtrace: kept (program.py:" in said.stderr
     dry.run(source.replace("KEEP", "kept = [p.detach().clone() for p in net.parameters()]"))
     assert caveats(dry, "growth") == [] and last(dry, "ended_by") == "settled"
+
+
+def test_a_copy_in_every_fourth_step_is_growth_with_its_holder(dry):
+    said = dry.run(NET + """
+import copy
+pool = []
+for step in range(80):
+    train(torch.randn(64, 256))
+    if step % 4 == 3:
+        pool.append(copy.deepcopy(net.state_dict()))
+""")
+    (size, total), = dry.rows("SELECT bytes, total FROM caveat WHERE kind = 'growth'")
+    assert 1 << 20 <= size < 2 << 20 and total == (80 if sys.version_info >= (3, 11) else None)
+    assert "memtrace: pool (program.py:" in said.stderr
 
 
 def test_a_program_with_its_own_update_rule_has_steps(dry):

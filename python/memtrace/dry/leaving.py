@@ -102,9 +102,9 @@ class Leaver:
         self.left: collections.Counter[Place] = collections.Counter()  # by the line of the loop
 
     def leave(self, beyond: Optional[Place], kept: int, has_rounds: bool) -> bool:
-        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often. `beyond`:
-        only loops around the one at this line; `kept`: how many of the outermost ones are not left; `has_rounds`: the loop around
-        it may grow. False if there is none, or if a debugger is at work."""
+        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often.
+        `beyond`: only loops around the one at this line; `kept`: how many of the outermost ones are not left; `has_rounds`: the
+        loop around it may grow. False if there is none, or if a debugger is at work."""
         if sys.gettrace() is not None:
             return False
         found = loops_of_user()

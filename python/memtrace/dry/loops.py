@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from .._private_names import has, original_of, replace
+from .intervals import interval_of
 from .leaving import Leaver, loop_around, loops_of_user
 from .places import Place, parsed, place_of_user
 from .rounds import Growth, Lengths, Rounds
@@ -128,18 +129,23 @@ class Loops:
             self._judge(self.controlled, iteration)
         elif driving:
             for one in driving:
-                if self._judge(one.loop.training, iteration) is State.GROWING and one.place is not None and one.later is None:
-                    around = loop_around(one.place)
-                    one.later = around.remaining() if around is not None else 0
+                if self._judge(one.loop.training, iteration, one.place) is State.GROWING:
+                    self._count_later(one)
                 self._leave_epochs(one)
         elif not self._is_warm_up():
             self._end_outside_step(iteration)
 
+    def _count_later(self, one: Pass) -> None:
+        """Notes how many passes follow this one."""
+        if one.place is not None and one.later is None:
+            around = loop_around(one.place)
+            one.later = around.remaining() if around is not None else 0
+
     def _end_outside_step(self, iteration: Iteration) -> None:
         """Judges a step that no loader drives."""
         self.lengths.note([one.around() for one in loops_of_user()])
-        if self._judge(self.outside, iteration) is not State.RUNNING:
-            place = place_of_user()
+        place = place_of_user()
+        if self._judge(self.outside, iteration, place) is not State.RUNNING:
             self.shorten("loop", place, self.steps, None)
             done = len(self.outside.iterations)
             self.note_growth(place, self.outside, done, self.lengths.total(done))
@@ -172,12 +178,16 @@ class Loops:
         """True if the trainer that is under way has shown all that it does."""
         return self.controlled is not None and self.controlled.state is not State.RUNNING
 
-    def _judge(self, settling: Settling, iteration: Iteration) -> State:
+    def _judge(self, settling: Settling, iteration: Iteration, place: Optional[Place] = None) -> State:
         """Adds a step to a loop. All ranks of a job end a loop at the same step. A loop
         that settles in a way not seen before, as with another model, has its loops around it run as often as the first."""
         if settling.state is not State.RUNNING:
             return settling.state
+        if not settling.iterations:
+            settling.interval = next((interval_of(one.loop, one.frame) for one in loops_of_user()), 1)
         settling.add(iteration)
+        if place is not None and settling.interval > 1 and len(settling.iterations) % settling.interval == 0:
+            self.rounds.end_interval(place)
         is_over = self.agreement.allows(len(settling.iterations), settling.state is not State.RUNNING)
         if not is_over:
             settling.state = State.RUNNING

@@ -5,6 +5,7 @@ growth, as of a copy of the weights in each epoch, although the steps of the inn
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
@@ -74,6 +75,7 @@ class Rounds:
     def __init__(self, visit: Callable[[Counted], None], free: Callable[[], int]) -> None:
         self.visit, self.free = visit, free
         self.loops: dict[Place, Counted] = {}  # around the loop at this place
+        self.intervals: dict[Place, Counted] = {}
         self.growths: dict[Place, Growth] = {}  # by the place of the inner loop
 
     def end(self, inner: Place, around: Optional[Around]) -> None:
@@ -91,12 +93,20 @@ class Rounds:
                                          None if left is None else loop.count + left, loop.count)
 
     def begin(self, inner: Place, around: Optional[Around]) -> None:
-        """Notes how many rounds a loop that grows has, if that was unknown where the last one ended, since C had asked for the next
-        batch of the inner loop. The inner loop has begun its next round."""
+        """Notes that the inner loop has begun its next round, and how many rounds a growing loop has. That is unknown where a
+        round ends if C asked for the next batch of the inner loop."""
         growth = self.growths.get(inner)
         if growth is not None and growth.total is None and around is not None:
             left = around.remaining()
             self.growths[inner] = growth._replace(total=None if left is None else self.loops[inner].count + 1 + left)
+
+    def end_interval(self, place: Place) -> None:
+        """Notes that the loop at this place has had enough iterations to enter all its branches once more."""
+        loop = self.intervals.get(place)
+        if loop is None:
+            loop = self.intervals[place] = Counted(sys._getframe())
+            loop.file, loop.line = place
+        self.visit(loop)
 
     def is_rising(self, inner: Place) -> bool:
         """True if more rounds are needed to know whether memory grows in each."""

@@ -80,6 +80,7 @@ class Settling:
     """Follows one loop."""
 
     def __init__(self) -> None:
+        self.interval = 1  # iterations that must repeat, since some of their code runs in one of so many
         self.iterations: list[Iteration] = []
         self.state = State.RUNNING
 
@@ -92,7 +93,10 @@ class Settling:
     @property
     def growth(self) -> int:
         """The bytes by which live memory grew in each of the last iterations; 0 if it did not, or irregularly."""
-        return next(filter(None, map(self._growth, range(1, PERIODS + 1))), 0)
+        return next(filter(None, map(self._growth, self._periods())), 0)
+
+    def _periods(self) -> range:
+        return range(1, max(PERIODS, self.interval) + 1)
 
     @property
     def has_requests(self) -> bool:
@@ -100,18 +104,18 @@ class Settling:
         return any(iteration.request_count for iteration in self.iterations)
 
     def _judge(self) -> State:
-        if any(map(self._repeats, range(1, PERIODS + 1))):
+        if any(map(self._repeats, self._periods())):
             return State.SETTLED
         if self.growth:
             return State.GROWING
-        most = MOST_GROWING if any(map(self._rises, range(1, PERIODS + 1))) else MOST_ITERATIONS
+        most = MOST_GROWING if any(map(self._rises, self._periods())) else max(MOST_ITERATIONS, 3 * self.interval)
         return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
 
     def _repeats(self, period: int) -> bool:
         """True if the last iterations equal those that many iterations before. Where more of them differed than a period has, as
         with texts of different lengths, two equal ones may be a coincidence, and more must be equal."""
         kinds = {iteration.requests for iteration in self.iterations[WARM_UP:]}
-        compared = period * (1 if len(kinds) <= period else COINCIDENCES)
+        compared = max(period * (1 if len(kinds) <= period else COINCIDENCES), self.interval if self.interval > 1 else 0)
         return len(self.iterations) >= period + compared and all(
             self.iterations[-1 - n] == self.iterations[-1 - n - period] for n in range(compared))
 

@@ -1,0 +1,41 @@
+"""Branches that a loop enters in every n-th iteration only, such as `if step % 4 == 0: copies.append(deepcopy(net))`.
+
+A few equal iterations say nothing of them.
+"""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from .coverage import names_of, value_of
+
+MOST = 8  # iterations between two such branches; a longer interval is not waited for
+KEEPING = {"append", "appendleft", "add", "insert", "extend", "push", "put", "deepcopy", "copy", "clone", "setdefault"}
+
+
+def interval_of(loop: ast.AST, frame: Any) -> int:
+    """Returns in how many iterations of a frame's loop all branches that may keep something run once, up to MOST; 1: in each."""
+    found = [n for branch in ast.walk(loop) if isinstance(branch, ast.If) and any(map(keeps, branch.body))
+             for n in divisors_in(branch.test, frame)]
+    return max((n for n in found if 1 < n <= MOST), default=1)
+
+
+def divisors_in(test: ast.expr, frame: Any) -> Iterator[int]:
+    """Yields each n of a condition's `step % n`, if it is known."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            names = names_of(node.right)
+            value = node.right.value if isinstance(node.right, ast.Constant) else value_of(names, frame) if names else None
+            if isinstance(value, int):
+                yield value
+
+
+def keeps(statement: ast.stmt) -> bool:
+    """True if a statement may keep something: it copies, adds to a container or sets an item."""
+    return any(isinstance(node, ast.Call) and name_of(node.func) in KEEPING or
+               isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) for node in ast.walk(statement))
+
+
+def name_of(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
