@@ -664,10 +664,20 @@ def test_a_sweep_that_can_t_be_continued_is_named(dry):
     dry.run(SWEEP + """
 for width in (512, 8192):
     net, optimizer = make(width)
-    for n in range(1000):
+    while True:
         step(net, optimizer, torch.randn(64, 256))
 """)
     assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("further iterations", 12)]
+
+
+def test_a_sweep_whose_last_statement_is_a_for_loop_is_continued(dry):
+    dry.run(SWEEP + """
+for width in (512, 8192):
+    net, optimizer = make(width)
+    for n in range(1000):
+        step(net, optimizer, torch.randn(64, 256))
+""")
+    assert caveats(dry, "not_run") == [] and peak(dry) > 4 * 4 * 2 * 256 * 8192
 
 
 def test_epochs_over_a_range_are_no_sweep(dry):
