@@ -8,13 +8,13 @@ memtrace=$1 programs=$2 out=$3
 mkdir -p "$out"
 : >"$out/times.txt"
 
-# timed NAME COMMAND...: runs it in the folder of the programs, and notes its time.
+# timed RUN COMMAND...: runs it in the folder of the programs, and notes its time.
 timed() {
-    name=$1 begun=$(date +%s%N)
+    run=$1 begun=$(date +%s%N)
     shift
-    (cd "$programs" && timeout 120 "$@") >"$out/$name.log" 2>&1
+    (cd "$programs" && timeout 120 "$@") >"$out/$run.log" 2>&1
     code=$?
-    echo "$name: $((($(date +%s%N) - begun) / 1000000)) ms, exit code $code" >>"$out/times.txt"
+    echo "$run: $((($(date +%s%N) - begun) / 1000000)) ms, exit code $code" >>"$out/times.txt"
 }
 
 # answers TRACE: the first lines of advise.

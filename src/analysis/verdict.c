@@ -3,10 +3,12 @@
 #include "analysis/oom/oom.h"
 #include "analysis/traced_card.h"
 #include "trace/query/caveats.h"
+#include "trace/query/holders.h"
 #include "trace/query/walk.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sets the card's memory, and the process's memory outside the allocator. */
 static mt_status find_card(const struct mt_question *question, struct mt_verdict *out)
@@ -122,12 +124,30 @@ static mt_status find_rest(const struct mt_question *question, struct mt_verdict
     MT_TRY(mt_trace_caveats(question->trace, question->run, &rows, &count));
     for (size_t i = 0; i < count; i++) {
         const uint64_t rest = mt_growth_rest(&rows[i]);
-        if (rest > out->rest_bytes) {
+        if (rest > out->rest_bytes && rows[i].total <= out->grows_until) {
             out->rest_bytes = rest;
             out->iterations = rows[i].total;
         }
     }
     free(rows);
+    return MT_OK;
+}
+
+/* Sets the end of growth if LBFGS's history, which has the length 100 by default, keeps all that grows. */
+static mt_status find_history(const struct mt_question *question, struct mt_verdict *out)
+{
+    enum { HISTORY_SIZE = 100 };
+    struct mt_holder_row *holders;
+    size_t count;
+    bool is_history = false, is_other = false;
+    MT_TRY(mt_trace_holders(question->trace, question->run, &holders, &count));
+    for (size_t i = 0; i < count; i++) {
+        const bool is_of_optimizer = strstr(holders[i].file, "torch/optim/lbfgs.py") != NULL;
+        is_history |= is_of_optimizer;
+        is_other |= !is_of_optimizer && holders[i].loop_file[0] != '\0';
+    }
+    free(holders);
+    out->grows_until = is_history && !is_other ? HISTORY_SIZE : INT64_MAX;
     return MT_OK;
 }
 
@@ -137,6 +157,7 @@ mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict 
     out->is_out_of_memory = mt_run_is(question->run, MT_RUN_OOM);
     MT_TRY(find_card(question, out));
     MT_TRY(find_peaks(question, out));
+    MT_TRY(find_history(question, out));
     out->needed_bytes = out->reserved_bytes + out->outside_bytes;
     MT_TRY(find_ranges(question, out));
     if (out->is_out_of_memory)

@@ -39,6 +39,7 @@ struct mt_verdict {
     struct mt_text line; /* of the refused request, "train.py:12"; empty: none was refused, or unknown */
     int64_t step;        /* of that request; -1: before the first step */
     const char *phase;   /* of that request; NULL: none was refused */
+    int64_t grows_until; /* the iteration after which memory grows no more; INT64_MAX: not known */
 };
 
 /* Returns the bytes that the iterations of a growing loop which did not run would add; 0 if their number is unknown. */

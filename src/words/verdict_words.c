@@ -108,7 +108,8 @@ int64_t mt_verdict_fills_at(const struct mt_verdict_row *row)
     int64_t first = -1;
     for (size_t i = 0; i < growths->count; i++) {
         const struct mt_caveat *growth = &growths->rows[i];
-        const bool fills = growth->count >= 0 && (growth->total < 0 || growth->count <= growth->total);
+        const bool fills = growth->count >= 0 && (growth->total < 0 || growth->count <= growth->total) &&
+                           growth->count <= row->verdict.grows_until;
         if (fills && (first < 0 || growth->count < first))
             first = growth->count;
     }

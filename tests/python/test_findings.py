@@ -616,3 +616,27 @@ def test_a_list_of_an_epoch_fails_the_gate_for_leaks_and_a_cache_of_one_sequence
     result = subprocess.run([find_program(), "check", "--no-leaks"], cwd=tmp_path, capture_output=True, text=True)
     assert (result.returncode == 0) is passes, result.stdout
     assert passes or "outputs in run_epoch" in result.stdout
+
+
+HISTORY = """
+import torch
+from torch import nn
+net = nn.Sequential(nn.Linear(1024, 2048), nn.Linear(2048, 1)).cuda()
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=2)
+x = torch.randn(64, 1024, device="cuda")
+def closure():
+    optimizer.zero_grad()
+    loss = net(x).pow(2).mean()
+    loss.backward()
+    return loss
+for _ in range(2000):
+    optimizer.step(closure)
+"""
+
+
+def test_the_history_of_lbfgs_ends_before_it_fills_the_card(tmp_path):
+    answer = advise(tmp_path, HISTORY)
+    found = by_change(answer)["history_size"]
+    assert found["detector"] == "kept tensors" and found["full_at"] is None
+    runs = json.loads(subprocess.run([find_program(), "runs", "--json"], cwd=tmp_path, capture_output=True, text=True).stdout)
+    assert "until iteration" not in json.dumps(runs)

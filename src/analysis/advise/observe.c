@@ -208,16 +208,19 @@ static void drop_inner_growths(struct mt_observations *out)
     out->count = kept;
 }
 
-/* True if key-value caches are most of what steps or iterations leave behind, or that is not known. */
-static mt_status are_caches_most(const struct mt_question *question, bool *out)
+/* True if key-value caches, or results of the operator that made the holder's, are most of what steps or iterations
+ * leave behind, or that is not known. */
+static mt_status are_caches_most(const struct mt_question *question, const struct mt_holder_row *holder, bool *out)
 {
     struct mt_leaks leaks;
     uint64_t all = 0, caches = 0;
     mt_status status = mt_trace_leaks(question->trace, question->run, &leaks);
     for (size_t i = 0; i < leaks.row_count && status == MT_OK; i++) {
-        const uint64_t bytes = leaks.rows[i].last_bytes - leaks.rows[i].first_bytes;
-        all += bytes;
-        caches += strcmp(leaks.rows[i].role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 ? bytes : 0;
+        const struct mt_leak_row *row = &leaks.rows[i];
+        const bool is_of_cache = strcmp(row->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0;
+        all += row->last_bytes - row->first_bytes;
+        if (is_of_cache || strcmp(row->op, holder->op) == 0)
+            caches += row->last_bytes - row->first_bytes;
     }
     mt_leaks_release(&leaks);
     *out = caches == 0 || caches >= all / 2; /* without such a role, the name decides */
@@ -230,7 +233,7 @@ static mt_status check_caches(const struct mt_question *question, struct mt_obse
     for (size_t i = 0; i < out->count; i++) {
         bool are_most = true;
         if (out->items[i].change == MT_OBSERVED_CHANGE_BOUND_CACHE)
-            MT_TRY(are_caches_most(question, &are_most));
+            MT_TRY(are_caches_most(question, out->items[i].holder, &are_most));
         if (!are_most)
             out->items[i].change = MT_OBSERVED_CHANGE_MOVE_TO_HOST;
     }
