@@ -100,12 +100,14 @@ static bool hint_has(mt_hint hint, struct mt_program program, const char *part)
 static void changes_fit_a_program_that_infers_and_one_that_trains(void **state)
 {
     (void)state;
-    const struct mt_program infers = {.only_infers = true}, trains = {.runs_backward = true}, unknown = {0};
+    const struct mt_program infers = {.only_infers = true}, trains = {.runs_backward = true}, unknown = {0},
+                            evaluates = {.runs_backward = true, .keeps_graphs = true};
     assert_true(hint_has(MT_HINT_END_AUTOCAST, infers, "cast the weights once"));
     assert_true(hint_has(MT_HINT_END_AUTOCAST, trains, "call backward() after"));
     assert_true(hint_has(MT_HINT_NO_BACKWARD, infers, "no backward pass reads it"));
     assert_true(hint_has(MT_HINT_NO_BACKWARD, unknown, "if no backward follows"));
     assert_false(hint_has(MT_HINT_NO_BACKWARD, trains, "no_grad"));
+    assert_true(hint_has(MT_HINT_NO_BACKWARD, evaluates, "no_grad"));
     assert_true(hint_has(MT_HINT_OFFLOAD_PARAMETERS, trains, "average of the weights"));
     assert_false(hint_has(MT_HINT_CHECKPOINT, trains, "average of the weights"));
     assert_false(hint_has(MT_HINT_COPY_AGAIN, trains, "average of the weights"));

@@ -43,6 +43,7 @@ struct mt_program {
     bool is_dry;         /* it ran without a card */
     bool only_infers;    /* it ran to its end, with forward passes and nothing in backward; false: not known */
     bool runs_backward;  /* it allocated in backward */
+    bool keeps_graphs;   /* it calls a model with gradients that no backward reads, as an observation says */
 };
 
 /* Returns the program of a run with these settings. */

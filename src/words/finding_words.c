@@ -103,7 +103,9 @@ static const struct hint_words *words_of_pytorch(mt_hint hint, const struct mt_p
         .pytorch = "torch.no_grad() or torch.inference_mode() around the loop: no backward pass reads it"};
     switch (hint) {
     case MT_HINT_NO_BACKWARD:
-        return program->only_infers ? &inference : program->runs_backward ? &variable : &graph;
+        if (program->only_infers)
+            return &inference;
+        return program->runs_backward && !program->keeps_graphs ? &variable : &graph;
     case MT_HINT_END_AUTOCAST:
         return program->only_infers ? &casts : &hints[hint];
     case MT_HINT_FREE_AFTER_USE:

@@ -304,7 +304,7 @@ static void add_repeated(const struct mt_observed *observed, struct mt_text *out
 static void add_logits(const struct mt_observed *observed, struct mt_text *out)
 {
     const char *comma = strrchr(observed->shape, ',');
-    mt_text_add(out, "At the peak, %s are logits of %s classes, their softmax and their gradients (",
+    mt_text_add(out, "At the peak, %s are logits of %s classes, and what the loss computes from them (",
                 MT_SIZE(observed->bytes), comma != NULL ? comma + 1 : observed->shape);
     add_tensor(observed, out);
     mt_text_add(out, ")");

@@ -222,6 +222,15 @@ static mt_status find_holders_of_findings(const struct mt_question *question, co
     return status;
 }
 
+/* True if an observation is about a call of a model that needs no gradients. */
+static bool keeps_graphs(const struct mt_observations *observations)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].change == MT_OBSERVED_CHANGE_NO_GRAD)
+            return true;
+    return false;
+}
+
 /* ---- what a library's modules keep ---- */
 
 /* True if another package than PyTorch allocated it for the program: nearer to it than the program's own code. */
@@ -289,6 +298,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
         MT_TRY(find_parts_of_peak(question, out));
         MT_TRY(find_lines_of_findings(question, &out->advice));
         MT_TRY(mt_observations_load(question, &out->observations));
+        out->material.input.program.keeps_graphs = keeps_graphs(&out->observations);
         MT_TRY(find_holders_of_findings(question, &out->observations, &out->advice));
     }
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
