@@ -93,10 +93,24 @@ static uint64_t saved_by_finding(const struct mt_advice_answer *answer)
     return answer->advice.count > 0 ? answer->advice.findings[0].saved_bytes : 0;
 }
 
-/* True if the first finding is what an observation about a loop says, too. */
+/* True if the first finding is what an observation about a loop says, too: of a leak, or of what its holder keeps. */
 static bool is_repeated(const struct mt_advice_answer *answer)
 {
-    return answer->advice.findings[0].pattern == MT_PATTERN_LEAK && mt_observations_have_growth(&answer->observations);
+    const struct mt_finding *finding = &answer->advice.findings[0];
+    const struct mt_observations *known = &answer->observations;
+    for (size_t i = 0; i < known->count; i++)
+        if (mt_observed_is_growth(&known->items[i]) && known->items[i].holder == finding->holder &&
+            finding->holder != NULL)
+            return true;
+    return finding->pattern == MT_PATTERN_LEAK && mt_observations_have_growth(known);
+}
+
+/* Returns what a change must save to be named. Next to a cause that is observed, a few percent are not worth it. */
+static uint64_t least_saving(const struct mt_advice_answer *answer, uint64_t saved_by_finding)
+{
+    enum { SMALL_PART = 20 };
+    const uint64_t small = answer->changes.as_it_was.reserved_bytes / SMALL_PART;
+    return answer->observations.count > 0 && small > saved_by_finding ? small : saved_by_finding;
 }
 
 void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
@@ -104,7 +118,7 @@ void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct m
     const uint64_t saved_bytes = saved_by_finding(answer);
     const bool is_option = saved_bytes > 0 && mt_finding_is_optional(answer->advice.findings);
     const struct mt_program_change *change =
-        mt_changes_first(&answer->changes, is_option ? 2 * saved_bytes : saved_bytes);
+        mt_changes_first(&answer->changes, least_saving(answer, is_option ? 2 * saved_bytes : saved_bytes));
     if (change != NULL)
         add_change(remedies, answer, change);
     if (saved_bytes > 0 && !is_repeated(answer))
