@@ -131,6 +131,33 @@ static void a_holder_has_the_change_of_its_kind(void **state)
     assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_MOVE_TO_HOST);
 }
 
+/* Returns whether the words about blocks of a role that a holder keeps after their last use have a part. */
+static bool late_hint_has(const char *role, const struct mt_holder_row *holder, const char *part)
+{
+    const struct mt_program program = {.kind = MT_PROGRAM_PYTORCH, .runs_backward = true};
+    const struct mt_finding finding = {
+        .pattern = MT_PATTERN_LATE_FREE, .role = role, .op = "aten::relu", .phase = "forward", .holder = holder};
+    struct mt_text words = {0};
+    mt_finding_add_hint(&finding, &program, &words);
+    const bool found = strstr(mt_text_get(&words), part) != NULL;
+    mt_text_release(&words);
+    return found;
+}
+
+static void what_a_holder_keeps_after_its_last_use_is_to_be_dropped_there(void **state)
+{
+    (void)state;
+    struct mt_holder_row holder = {.kind = "attribute", .name = "self.last", .owner = "T", .file = "", .loop_file = ""};
+    holder.role = holder.op = holder.phase = holder.taken_at = "";
+    assert_true(late_hint_has("activation", &holder, "set self.last of T to None after its last use, or keep"));
+    assert_false(late_hint_has("parameter", &holder, "detach"));
+    holder.loop_file = "train.py";
+    assert_true(late_hint_has("activation", &holder, "move its tensors to the host"));
+    holder.loop_file = "";
+    holder.name = "loss";
+    assert_true(late_hint_has("activation", &holder, "del the variable"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +167,7 @@ int main(void)
         cmocka_unit_test(weight_casts_that_are_freed_late_have_a_change_of_their_own),
         cmocka_unit_test(changes_fit_a_program_that_infers_and_one_that_trains),
         cmocka_unit_test(a_holder_has_the_change_of_its_kind),
+        cmocka_unit_test(what_a_holder_keeps_after_its_last_use_is_to_be_dropped_there),
         cmocka_unit_test(memory_of_autograd_is_not_to_be_deleted_by_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

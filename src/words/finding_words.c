@@ -168,6 +168,28 @@ static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
     mt_text_add(out, " keeps a reference across steps: %s", words);
 }
 
+/* True for a holder that is an attribute, which outlives the function that uses it. */
+static bool is_attribute(const struct mt_holder_row *holder)
+{
+    return holder != NULL && strchr(holder->name, '.') != NULL;
+}
+
+/* Adds what to do about what an attribute keeps after its last use: activations have graphs. */
+static void add_unset(const struct mt_holder_row *holder, mt_hint hint, struct mt_text *out)
+{
+    mt_text_add(out, "set ");
+    mt_holder_add_name(holder, out);
+    mt_text_add(out, " to None after its last use%s",
+                hint == MT_HINT_NO_BACKWARD ? ", or keep tensor.detach() there, which has no graph" : "");
+}
+
+/* True for a holder that collects tensors, or has a change of its own. */
+static bool collects(const struct mt_holder_row *holder)
+{
+    return holder != NULL && (holder->loop_file[0] != '\0' ||
+                              mt_holder_change(holder, holder->phase) == MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD);
+}
+
 /* True for blocks that PyTorch's autograd holds while it computes a gradient from them, and no variable of the
  * program. */
 static bool is_held_by_autograd(const struct mt_finding *finding, const struct mt_program *program)
@@ -179,10 +201,13 @@ static bool is_held_by_autograd(const struct mt_finding *finding, const struct m
 void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
 {
     const mt_hint hint = mt_finding_hint(finding);
-    const bool is_collected = finding->holder != NULL && finding->holder->loop_file[0] != '\0' &&
-                              (hint == MT_HINT_CHECKPOINT || hint == MT_HINT_COPY_AGAIN || hint == MT_HINT_RECOMPUTE);
-    if ((hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL) || is_collected)
+    const bool is_of_use = hint == MT_HINT_NO_BACKWARD || hint == MT_HINT_FREE_AFTER_USE;
+    const bool is_kept =
+        is_of_use || hint == MT_HINT_CHECKPOINT || hint == MT_HINT_COPY_AGAIN || hint == MT_HINT_RECOMPUTE;
+    if ((hint == MT_HINT_DROP_REFERENCE && finding->holder != NULL) || (is_kept && collects(finding->holder)))
         add_dropped(finding->holder, out);
+    else if (is_of_use && is_attribute(finding->holder))
+        add_unset(finding->holder, hint, out);
     else if (hint == MT_HINT_NO_BACKWARD && finding->holder != NULL)
         mt_hint_add(MT_HINT_FREE_AFTER_USE, program, out);
     else if (hint == MT_HINT_FREE_AFTER_USE && is_held_by_autograd(finding, program))

@@ -483,6 +483,14 @@ static bool counts_alone(const struct mt_observations *observations, const struc
     return (holder->loop_file[0] != '\0' && !is_of_library) || observations->ran_out;
 }
 
+/* Returns how the sentence about a holder begins that no observation is about. */
+static const char *begin_of_other(const struct mt_observations *observations)
+{
+    if (observations->count > 0)
+        return "Also: ";
+    return observations->ran_out ? "When memory ran out: " : "";
+}
+
 /* Adds the holders that no observation is about. */
 static void add_others(struct mt_remedy_list *remedies, const struct mt_observations *observations)
 {
@@ -491,7 +499,7 @@ static void add_others(struct mt_remedy_list *remedies, const struct mt_observat
         if (is_named(observations, i) || !counts_alone(observations, &observations->holders[i]))
             continue;
         struct mt_text *what = &mt_remedy_list_add(remedies)->what;
-        mt_text_add(what, "%s", observations->count > 0 ? "Also: " : "");
+        mt_text_add(what, "%s", begin_of_other(observations));
         mt_holder_add(&observations->holders[i], what);
         added++;
     }
