@@ -208,14 +208,15 @@ static void drop_inner_growths(struct mt_observations *out)
     out->count = kept;
 }
 
-/* True if key-value caches, or results of the operator that made the holder's, are most of what steps or iterations
- * leave behind, or that is not known. */
+/* True if key-value caches, or results of the operator that made the holder's, are most of what the iterations of a
+ * loop that generates leave behind, or that is not known. */
 static mt_status are_caches_most(const struct mt_question *question, const struct mt_holder_row *holder, bool *out)
 {
     struct mt_leaks leaks;
     uint64_t all = 0, caches = 0;
     mt_status status = mt_trace_leaks(question->trace, question->run, &leaks);
-    for (size_t i = 0; i < leaks.row_count && status == MT_OK; i++) {
+    const bool is_known = status == MT_OK && is_phase(leaks.loop, MT_PROGRAM_PHASE_GENERATE);
+    for (size_t i = 0; i < leaks.row_count && is_known; i++) {
         const struct mt_leak_row *row = &leaks.rows[i];
         const bool is_of_cache = strcmp(row->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0;
         all += row->last_bytes - row->first_bytes;
