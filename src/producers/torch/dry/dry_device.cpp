@@ -307,6 +307,7 @@ const void *memtrace_dry_values(const void *storage)
 int memtrace_dry_resize(void *storage, uint64_t bytes)
 {
     try {
+        const mt_dry::shape_of_next shape(c10::ScalarType::Byte, static_cast<int64_t>(bytes));
         mt_dry::resize(static_cast<c10::StorageImpl *>(storage), bytes);
     } catch (const std::exception &) {
         return mt_dry::OUT_OF_MEMORY;
