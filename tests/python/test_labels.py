@@ -109,3 +109,17 @@ def test_an_interrupt_stays_the_class_for_which_python_ends_with_130():
 def test_a_tensor_with_memory_of_its_own_has_a_shape(tensor, expected):
     found = shape_of(tensor)
     assert (found and (found.dtype, list(found.sizes)[:found.dims])) == expected
+
+
+def test_a_label_does_not_change_a_traced_graph():
+    class LabelledOnce(torch.nn.Sequential):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            for layer in self if self.calls == 1 else ():
+                shape_of(layer.weight)
+            return super().forward(x)
+
+    net = LabelledOnce(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4)).eval()
+    torch.jit.trace(net, torch.zeros(2, 4))  # traces again, and compares
