@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "page_reader.h"
 #include "program.h"
+#include "trace_edit.h"
 
 /* Returns the finding about gradients in an answer of the program. Also checks the properties of all findings. */
 static const json_t *gradients_of(const json_t *answer)
@@ -344,6 +345,27 @@ static int set_up(void **state)
     return 0;
 }
 
+static void set_recorded(const char *value)
+{
+    char sql[128];
+    snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO setting VALUES (1, 'recorded', '%s')", value);
+    edit_trace("memtrace.db", sql);
+}
+
+/* A dry run has searched for the holder already. */
+static void growth_without_a_holder_is_to_be_searched_or_moved(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 2")->code, 0);
+    edit_trace("memtrace.db",
+               "DELETE FROM setting; INSERT INTO setting VALUES (1, 'alloc', 'policy=torch'); "
+               "INSERT INTO caveat VALUES (1, 'growth', 'validate', 'val.py', 7, 100, NULL, 536870912, NULL)");
+    set_recorded("PyTorch");
+    assert_says(MEMTRACE("advise")->out, "names the variable");
+    set_recorded("dry");
+    assert_says(MEMTRACE("advise")->out, "move what the loop collects");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +384,7 @@ int main(void)
                                         leave_folder),
         cmocka_unit_test_setup_teardown(the_page_and_advise_replay_with_the_runs_own_allocator, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(changes_are_in_one_order_and_each_saves, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(growth_without_a_holder_is_to_be_searched_or_moved, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 #include "analysis/advise/observed_forward.h"
 #include "analysis/advise/observed_peak.h"
+#include "analysis/run_settings.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "trace/query/caveats.h"
@@ -241,6 +242,19 @@ static mt_status check_caches(const struct mt_question *question, struct mt_obse
     return MT_OK;
 }
 
+/* Changes what is to be done about growth without a holder in a dry run, which searches for holders. */
+static mt_status check_unheld(const struct mt_question *question, struct mt_observations *out)
+{
+    struct mt_settings settings;
+    MT_TRY(mt_settings_load(question->trace, question->run, &settings));
+    const bool is_dry = mt_program_of_settings(&settings).is_dry;
+    mt_settings_release(&settings);
+    for (size_t i = 0; i < out->count && is_dry; i++)
+        if (out->items[i].change == MT_OBSERVED_CHANGE_FIND_HOLDER)
+            out->items[i].change = MT_OBSERVED_CHANGE_MOVE_TO_HOST;
+    return MT_OK;
+}
+
 /* Adds loop growth that was measured during the run, memory on other cards, and needless gradients. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
@@ -465,6 +479,7 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     MT_TRY(add_growths(question, out, &trains));
     drop_inner_growths(out);
     MT_TRY(check_caches(question, out));
+    MT_TRY(check_unheld(question, out));
     if (!trains)
         MT_TRY(add_leaks(question, out));
     add_chains(out);
