@@ -8,8 +8,6 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
-import torch
-
 from .._private_names import has
 from . import abi
 
@@ -75,15 +73,22 @@ def begin_stacks(library: Any) -> None:
     library.memtrace_torch_stacks_begin(os.fsencode(PACKAGE))
 
 
+def add_kernels(library: Any) -> None:
+    """Names the operators with a kernel for CUDA to the library. Only this function of the module needs torch."""
+    import torch
+
+    if has("kernels"):
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
+            library.memtrace_torch_kernel(name.partition(".")[0].encode())
+
+
 def begin_operators(library: Any, include: os.PathLike[str]) -> None:
     """Begins to record the names of operators. Fails with NotKnown."""
     try:
         abi.check_observer(include)
     except (abi.NotUnderstood, OSError) as error:
         raise NotKnown(f"PyTorch's operators are not known: {error}") from error
-    if has("kernels"):
-        for name in torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"):
-            library.memtrace_torch_kernel(name.partition(".")[0].encode())
+    add_kernels(library)
     if library.memtrace_torch_operators():
         raise NotKnown(library.memtrace_torch_last_error().decode())
 
