@@ -116,7 +116,7 @@ uint64_t mt_growth_rest(const struct mt_caveat *growth)
     return rest < (double)INT64_MAX ? (uint64_t)rest : INT64_MAX;
 }
 
-/* Sets what iterations that did not run would add: those of the loop that would add most. */
+/* Sets what iterations that did not run would add, of the loop that would add most. */
 static mt_status find_rest(const struct mt_question *question, struct mt_verdict *out)
 {
     struct mt_caveat *rows = NULL;
