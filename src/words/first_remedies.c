@@ -93,7 +93,7 @@ static uint64_t saved_by_finding(const struct mt_advice_answer *answer)
     return answer->advice.count > 0 ? answer->advice.findings[0].saved_bytes : 0;
 }
 
-/* True if the first finding is what an observation about a loop says, too: of a leak, or of what its holder keeps. */
+/* True if an observation about a loop already reports the first finding: the same leak, or memory of the same holder. */
 static bool is_repeated(const struct mt_advice_answer *answer)
 {
     const struct mt_finding *finding = &answer->advice.findings[0];

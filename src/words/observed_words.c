@@ -285,6 +285,15 @@ static void add_tensor(const struct mt_observed *observed, struct mt_text *out)
     mt_text_add(out, "%s, %s (%s)", observed->op, observed->dtype, observed->shape);
 }
 
+/* Adds "(aten::repeat, fp32 (1024,2048,256)), allocated at train.py:6". */
+static void add_tensor_at(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "(");
+    add_tensor(observed, out);
+    mt_text_add(out, ")");
+    add_place(", allocated at ", observed->taken_at, out);
+}
+
 static void add_broadcast(const struct mt_observed *observed, struct mt_text *out)
 {
     mt_text_add(out, "At the peak, %s are the result of broadcasting much smaller tensors (", MT_SIZE(observed->bytes));
@@ -295,20 +304,16 @@ static void add_broadcast(const struct mt_observed *observed, struct mt_text *ou
 
 static void add_repeated(const struct mt_observed *observed, struct mt_text *out)
 {
-    mt_text_add(out, "At the peak, %s are copies of a repeated tensor (", MT_SIZE(observed->bytes));
-    add_tensor(observed, out);
-    mt_text_add(out, ")");
-    add_place(", allocated at ", observed->taken_at, out);
+    mt_text_add(out, "At the peak, %s are copies of a repeated tensor ", MT_SIZE(observed->bytes));
+    add_tensor_at(observed, out);
 }
 
 static void add_logits(const struct mt_observed *observed, struct mt_text *out)
 {
     const char *comma = strrchr(observed->shape, ',');
-    mt_text_add(out, "At the peak, %s are logits of %s classes, and what the loss computes from them (",
+    mt_text_add(out, "At the peak, %s are logits of %s classes, and what the loss computes from them ",
                 MT_SIZE(observed->bytes), comma != NULL ? comma + 1 : observed->shape);
-    add_tensor(observed, out);
-    mt_text_add(out, ")");
-    add_place(", allocated at ", observed->taken_at, out);
+    add_tensor_at(observed, out);
 }
 
 static void add_one_forward(const struct mt_observed *observed, struct mt_text *out)

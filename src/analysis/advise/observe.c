@@ -209,8 +209,8 @@ static void drop_inner_growths(struct mt_observations *out)
     out->count = kept;
 }
 
-/* True if key-value caches, or results of the operator that made the holder's, are most of what the iterations of a
- * loop that generates leave behind, or that is not known. */
+/* Sets *out to false if most memory that a generating loop leaves behind is no key-value cache. Blocks of a cache have
+ * that role, or come from the same operator as the holder's blocks. */
 static mt_status are_caches_most(const struct mt_question *question, const struct mt_holder_row *holder, bool *out)
 {
     struct mt_leaks leaks;
