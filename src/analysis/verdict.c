@@ -110,7 +110,7 @@ static mt_status find_refusal(const struct mt_question *question, struct mt_verd
 uint64_t mt_growth_rest(const struct mt_caveat *growth)
 {
     if (growth->kind != MT_CAVEAT_GROWTH || growth->bytes <= 0 || isnan(growth->value) || growth->value < 0 ||
-        growth->total <= growth->value)
+        (double)growth->total <= growth->value)
         return 0;
     const double rest = ((double)growth->total - growth->value) * (double)growth->bytes;
     return rest < (double)INT64_MAX ? (uint64_t)rest : INT64_MAX;
