@@ -1,26 +1,31 @@
-"""Which lines of the user's own files that call a model, evaluate or save did not run, because the dry run ended before.
+"""Which lines of the user's own files that call a model, train, evaluate or save did not run, because the dry run ended before.
 
-Only lines that the program could still have come to are named: those in or behind the loops that it was in when it ended.
+Only lines that the program could still have come to are named: those in or behind the loops that it was in when it ended. Lines
+behind these loops that put something on a card are found, too.
 """
 from __future__ import annotations
 
 import ast
 import functools
 import re
+import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
 from ..recording.frames import variables_of
-from .places import Place, frames_of_user, parsed
+from .places import Place, frames_of_user, is_users, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint)(_|$)|_(eval|validation|checkpoint)$")
-FUNCTIONS_ONLY = re.compile(r"^(test|sample|predict|infer|estimate_loss)(_|$)")  # names that methods of other things have, too
+VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint|fit|learn|finetune|pretrain)(_|$)"
+                   r"|_(eval|validation|checkpoint)$")
+FUNCTIONS_ONLY = re.compile(r"^(test|sample|predict|infer|estimate_loss|train)(_|$)")  # names that methods of other things have, too
 MODULES = torch.nn.modules.module.__file__  # from which modules are called
 MODES = {"eval"}  # methods of modules that compute nothing
+MOVES = {"cuda", "to"}  # methods that put something on a card
+HOST = {"cpu", "meta"}
 OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
 
 
@@ -54,18 +59,15 @@ class Coverage:
         return list(found.values())
 
     def _not_run_in(self, frame: Any) -> Iterator[Call]:
-        file = frame.f_code.co_filename
-        scope = scope_of(file, frame.f_code.co_name, frame.f_code.co_firstlineno)
-        if scope is None:
-            return
-        begin = begin_of_statement(scope, frame.f_lineno)
+        scope = scope_of_frame(frame)
+        begin = begin_of_statement(scope, frame.f_lineno) if scope is not None else 0
         for node in calls_in(scope):
             last = node.end_lineno or node.lineno
-            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, file, frame):
+            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, frame):
                 continue
-            ran = self._runs_of(Place(file, node.lineno), last)
+            ran = self._runs_of(Place(frame.f_code.co_filename, node.lineno), last)
             if not any(ran):
-                yield Call(ast.unparse(node.func), Place(file, node.lineno), bool(ran), last)
+                yield call_of(node, frame, is_late=bool(ran))
 
     def _runs_of(self, place: Place, last: int) -> list[bool]:
         """Returns for each line of a call that ran whether it did so after the first step."""
@@ -74,6 +76,21 @@ class Coverage:
     def has_run(self, call: Call) -> bool:
         """True if a call has run after the first step."""
         return any(self._runs_of(call.place, call.last_line))
+
+
+def allocations_behind() -> list[Call]:
+    """Returns the calls behind the loops that the program is in which put something on a card."""
+    return [call_of(node, frame, is_late=False) for frame in frames_of_user(outside_of=MODULES)
+            if (scope := scope_of_frame(frame)) is not None
+            for node in calls_in(scope) if node.lineno > end_of_loops(scope, frame.f_lineno) and allocates(node, frame)]
+
+
+def call_of(node: ast.Call, frame: Any, is_late: bool) -> Call:
+    return Call(ast.unparse(node.func), Place(frame.f_code.co_filename, node.lineno), is_late, node.end_lineno or node.lineno)
+
+
+def scope_of_frame(frame: Any) -> Optional[Scope]:
+    return scope_of(frame.f_code.co_filename, frame.f_code.co_name, frame.f_code.co_firstlineno)
 
 
 def scope_of(file: str, name: str, first_line: int) -> Optional[Scope]:
@@ -93,9 +110,15 @@ def begin_of_statement(scope: Scope, line: int) -> int:
     return next((node.lineno for node in scope.body if node.lineno <= line <= (node.end_lineno or line)), line)
 
 
-def calls_in(scope: Scope) -> Iterator[ast.Call]:
+def end_of_loops(scope: Scope, line: int) -> int:
+    """Returns the last line of the scope's loops that the line is in; the line itself if it is in none."""
+    return max((node.end_lineno or line for node in ast.walk(scope)
+                if isinstance(node, (ast.For, ast.While)) and node.lineno <= line <= (node.end_lineno or line)), default=line)
+
+
+def calls_in(scope: Optional[Scope]) -> Iterator[ast.Call]:
     """Yields the calls of a scope, but not those inside functions and classes that it defines."""
-    pending: list[ast.AST] = list(reversed(scope.body))
+    pending: list[ast.AST] = [] if scope is None else list(reversed(scope.body))
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Call):
@@ -123,14 +146,22 @@ def value_of(names: list[str], frame: Any) -> Any:
     return value
 
 
-def is_candidate(node: ast.Call, file: str, frame: Any) -> bool:
-    """True if a call calls a model, evaluates or saves, or calls a function of the same file that does."""
+def function_of(names: list[str], frame: Any) -> Optional[types.FunctionType]:
+    """Returns the function of the user's own code that the names stand for in a frame, also a method; None if there is none."""
+    value = value_of(names, frame)
+    if value is None and len(names) > 1:
+        owner = type(value_of(names[:-1], frame))
+        value = next((found for one in owner.__mro__ if (found := vars(one).get(names[-1])) is not None), None)
+    return value if isinstance(value, types.FunctionType) and is_users(value.__code__.co_filename) else None
+
+
+def is_candidate(node: ast.Call, frame: Any) -> bool:
+    """True if a call calls a model, trains, evaluates or saves, or calls a function that does."""
     names = names_of(node.func)
     if not names or names[0] in OTHERS:
         return False
-    if isinstance(value_of(names, frame), torch.nn.Module) or is_verb(names):
-        return True
-    return len(names) == 1 and leads_to_verbs(file, names[0])
+    return (isinstance(value_of(names, frame), torch.nn.Module) or is_verb(names)
+            or any(map(is_verb, names_called_by(names, frame))))
 
 
 def is_verb(names: list[str]) -> bool:
@@ -139,10 +170,32 @@ def is_verb(names: list[str]) -> bool:
     return VERBS.search(names[-1]) is not None and names[-1] not in MODES
 
 
+def allocates(node: ast.Call, frame: Any) -> bool:
+    """True if a call puts something on a card, or calls a function that does."""
+    called = function_of(names_of(node.func) or [""], frame)
+    return moves(node) or called is not None and any(map(moves, calls_of(called.__code__)))
+
+
+def moves(node: ast.Call) -> bool:
+    """True if a call names a device that is not the host, as in zeros(device=…), cuda() or to(…)."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+        given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "device")]
+        return node.func.attr == "cuda" or any(not is_host(one) for one in given)
+    return any(one.arg == "device" and not is_host(one.value) for one in node.keywords)
+
+
+def is_host(value: ast.expr) -> bool:
+    """True if an expression names the host, or a dtype."""
+    return isinstance(value, ast.Constant) and value.value in HOST or names_of(value)[:1] == ["torch"]
+
+
+def names_called_by(names: list[str], frame: Any) -> list[list[str]]:
+    """Returns the dotted names that the function with these names calls."""
+    function = function_of(names, frame)
+    return [] if function is None else [found for node in calls_of(function.__code__) if (found := names_of(node.func))]
+
+
 @functools.lru_cache(maxsize=None)
-def leads_to_verbs(file: str, function: str) -> bool:
-    """True if a function of the file contains a call that evaluates or saves."""
-    module = parsed(file)
-    return module is not None and any(
-        is_verb(names) for scope in ast.walk(module) if isinstance(scope, ast.FunctionDef) and scope.name == function
-        for node in calls_in(scope) if (names := names_of(node.func)))
+def calls_of(code: types.CodeType) -> list[ast.Call]:
+    """Returns the calls in a function's body."""
+    return list(calls_in(scope_of(code.co_filename, code.co_name, code.co_firstlineno)))

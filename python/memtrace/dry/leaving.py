@@ -1,8 +1,8 @@
-"""Leaves loops of the user's own code from outside, so that the program continues behind them.
+"""Leaves loops of a program from outside, so that the program continues behind them.
 
-A loop is left at its head, where an iteration is complete. A `for` loop gets an empty iterator (value_stack.py), so it ends as
-usual. A `while` loop is left by a jump to the line behind it, as in a debugger, which is not possible if it is the last
-statement of its function.
+They are loops of the user's own code or, where it has none, of a library that trains. A loop is left at its head, where an
+iteration is complete. A `for` loop gets an empty iterator (value_stack.py), so it ends as usual. A `while` loop is left by a
+jump to the line behind it, as in a debugger, which is not possible if it is the last statement of its function.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 from ..recording.frames import variables_of
 from . import value_stack
 from .coverage import Call, scope_of
-from .places import Place, frames_of_user
+from .places import Place, frames_of_libraries, frames_of_user
 from .rounds import Around, Rounds
 
 LOOPS = (ast.For, ast.While)
@@ -99,26 +99,29 @@ class Leaver:
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds = rounds
+        self.on_failure: Callable[[], None] = ignore  # called at the head of a loop that could not be left
         self.left: collections.Counter[Place] = collections.Counter()  # by the line of the loop
 
     def leave(self, beyond: Optional[Place], kept: int, has_rounds: bool) -> bool:
-        """Has the calling thread leave the innermost loop of the user's own code that can be left and was not left often.
+        """Has the calling thread leave the innermost loop that can be left and was not left often, and the loops inside it.
         `beyond`: only loops around the one at this line; `kept`: how many of the outermost ones are not left; `has_rounds`: the
         loop around it may grow. False if there is none, or if a debugger is at work."""
         if sys.gettrace() is not None:
             return False
-        found = loops_of_user()
+        found = loops_of_program()
         places = [one.place for one in found]
         first = places.index(beyond) + 1 if beyond in places else 0
+        exits: list[Exit] = []
         for inner, around in zip(found[first:len(found) - kept], [*found[first + 1:], None]):
             way = way_out(inner)
             if way is None:
                 continue
+            exits.append(Exit(inner.frame, way))
             if has_rounds and around is not None:
                 self.rounds.end(inner.place, around.around())
             if self.left[inner.place] < MOST_LEFT or self.rounds.is_rising(inner.place):
                 self.left[inner.place] += 1
-                leave_at_head(inner.frame, way)
+                leave_at_heads(exits, self.on_failure)
                 return True
         return False
 
@@ -136,15 +139,20 @@ class Found(NamedTuple):
         return Around(self.frame, self.place, head_of(self.frame, self.loop))
 
 
-def loops_of_user() -> list[Found]:
-    """Returns the loops of the user's own code that the calling thread is in, the innermost first."""
+def loops_of_program() -> list[Found]:
+    """Returns the loops that the calling thread is in, the innermost first: of the user's own code or, without any, of
+    libraries."""
+    return loops_in(frames_of_user()) or loops_in(frames_of_libraries())
+
+
+def loops_in(frames: list[Any]) -> list[Found]:
     return [Found(frame, Place(frame.f_code.co_filename, loop.lineno), loop, behind)
-            for frame in frames_of_user() for loop, behind in loops_around(frame)]
+            for frame in frames for loop, behind in loops_around(frame)]
 
 
 def loop_around(place: Place) -> Optional[Around]:
     """Returns the loop around the loop at this line; None if there is none."""
-    found = loops_of_user()
+    found = loops_of_program()
     places = [one.place for one in found]
     following = found[places.index(place) + 1:] if place in places else []
     return following[0].around() if following else None
@@ -167,20 +175,46 @@ def way_out(found: Found) -> Optional[Callable[[Any], bool]]:
     return functools.partial(jump_from, found.loop.lineno, found.behind) if found.behind is not None else None
 
 
-def leave_at_head(frame: Any, leaves: Optional[Callable[[Any], bool]]) -> None:
-    """Calls `leaves` at each line of a frame until it returns True. After that, nothing keeps the frame or its variables. A trace
-    function in Python would: before Python 3.13 it leaves a dict with all variables in the frame."""
+class Exit(NamedTuple):
+    """The end of a loop. `leaves` ends it and returns True if the frame is at the loop's head."""
+
+    frame: Any
+    leaves: Callable[[Any], bool]
+
+
+def leave_at_heads(exits: list[Exit], on_failure: Callable[[], None]) -> None:
+    """Leaves loops one after the other, each when its frame is at its head. After that, nothing keeps the frames or their
+    variables. A trace function in Python would: before Python 3.13 it leaves a dict with all variables in the frame."""
     def trace(given: Any, now: Any, event: int, result: Any) -> int:
-        nonlocal frame, leaves
-        is_over = now is frame and (leaves(now) if event == LINE and leaves is not None else event == RETURN)
-        if is_over:
-            now.f_trace = frame = leaves = None
+        fails = False
+        if event == RETURN:
+            exits[:] = [one for one in exits if one.frame is not now]
+        elif event == LINE and exits and exits[0].frame is now:
+            fails = not leave_first(exits)
+        if not any(one.frame is now for one in exits):
+            now.f_trace = None
+        if not exits:
             sys.settrace(None)
+        if fails:
+            on_failure()
         return 0
 
     function = TraceFunction(trace)
-    frame.f_trace = ignore  # without one, a line can't be set
+    for one in exits:
+        one.frame.f_trace = ignore  # without one, a line can't be set
     ctypes.pythonapi.PyEval_SetTrace(function, ctypes.py_object(function))
+
+
+def leave_first(exits: list[Exit]) -> bool:
+    """Removes the first exit once its loop is left. False, and no exit is left, if Python refuses to jump out of the loop, as it
+    does in functions with expressions of more than some twenty parts."""
+    try:
+        if exits[0].leaves(exits[0].frame):
+            exits.pop(0)
+    except ValueError:
+        exits.clear()
+        return False
+    return True
 
 
 def end_at(head: int, frame: Any) -> bool:

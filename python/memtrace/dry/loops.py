@@ -2,8 +2,8 @@
 
 A loop over a loader ends at its next batch, never inside of its body, and the program continues after the loop: it evaluates, saves
 and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (trainers.py). Other
-loops are left from outside (leaving.py) if a loop around them may train something new, as a sweep does, or if calls behind them did
-not run; else the program ends there.
+loops are left from outside (leaving.py) if a loop around them may train something new, as a sweep does, or if there is more to see
+behind them (coverage.py); else the program ends there.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from .._private_names import has, original_of, replace
 from .intervals import interval_of
-from .leaving import Leaver, loop_around, loops_of_user
+from .leaving import Leaver, loop_around, loops_of_program
 from .places import Place, parsed, place_of_user
 from .rounds import Growth, Lengths, Rounds
 from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
@@ -69,16 +69,24 @@ class Pass:
         return self.loop.total is not None and self.loop.total - self.batches <= LEAST_BATCHES
 
 
-class Loops:
-    """The loops of a program. `end(why)` ends the program; `has_more()` is true if calls would be left out then; `visit` is
-    passed to Rounds. `most_steps` limits the steps; 0: loops end once they have settled; -1: nothing is ended."""
+class Endings(NamedTuple):
+    """How a program is ended. Each gets the reason, as in run.ended_by of the trace."""
 
-    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None], has_more: Callable[[], bool],
-                 visit: Callable[[Any], None]) -> None:
-        self.meter, self.most_steps, self.end, self.has_more = meter, most_steps, end, has_more
+    now: Callable[[str], None]  # raises
+    at_next_line: Callable[[str], None]
+    has_more: Callable[[], bool]  # true if something would be left out
+
+
+class Loops:
+    """The loops of a program. `visit` is passed to Rounds. `most_steps` limits the steps; 0: loops end once they have settled; -1:
+    nothing is ended."""
+
+    def __init__(self, meter: Meter, most_steps: int, endings: Endings, visit: Callable[[Any], None]) -> None:
+        self.meter, self.most_steps, self.endings = meter, most_steps, endings
         self.rounds = Rounds(visit, meter.free)
         self.leaver = Leaver(self.rounds)
         self.outside = Settling()  # of steps that no loader drives
+        self.first_steps: dict[Place, int] = {}  # steps before the first one of a loop without a loader
         self.controlled: Optional[Settling] = None  # of steps of a trainer that can be stopped; None: none is under way
         self.agreement = Agreement()
         self.loops: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
@@ -116,7 +124,7 @@ class Loops:
         """Judges the step that ended. May end the program."""
         self.steps += 1
         if 0 < self.most_steps <= self.steps:
-            self.end("steps")
+            self.endings.now("steps")
         before, self.begun = self.begun, self.meter.read()
         if not self.is_shortening or before is None:
             return
@@ -143,10 +151,11 @@ class Loops:
 
     def _end_outside_step(self, iteration: Iteration) -> None:
         """Judges a step that no loader drives."""
-        self.lengths.note([one.around() for one in loops_of_user()])
+        self.lengths.note([one.around() for one in loops_of_program()])
         place = place_of_user()
         if self._judge(self.outside, iteration, place) is not State.RUNNING:
-            self.shorten("loop", place, self.steps, None)
+            first = self.first_steps.setdefault(place, self.steps - len(self.outside.iterations))
+            self.shorten("loop", place, self.steps - first, None)
             done = len(self.outside.iterations)
             self.note_growth(place, self.outside, done, self.lengths.total(done))
             self._leave(self.outside)
@@ -162,10 +171,12 @@ class Loops:
         self._leave(one.loop.training, one.place)
 
     def _leave(self, settling: Settling, beyond: Optional[Place] = None) -> None:
-        """Leaves a loop of the program's that trains, one around `beyond` if given. Ends the program if no loop around that one could
+        """Leaves a loop of the program that trains, one around `beyond` if given. Ends the program if no loop around that one could
         train something else, and no call behind it is left."""
-        if not self.leaver.leave(beyond, 0 if self.has_more() else 1, settling.state is not State.GROWING):
-            self.end("growth" if self.rounds.growths else ending_of(settling.state))
+        why = "growth" if self.rounds.growths else ending_of(settling.state)
+        self.leaver.on_failure = functools.partial(self.endings.at_next_line, why)
+        if not self.leaver.leave(beyond, 0 if self.endings.has_more() else 1, settling.state is not State.GROWING):
+            self.endings.now(why)
 
     def _is_warm_up(self) -> bool:
         """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the
@@ -184,7 +195,7 @@ class Loops:
         if settling.state is not State.RUNNING:
             return settling.state
         if not settling.iterations:
-            settling.interval = next((interval_of(one.loop, one.frame) for one in loops_of_user()), 1)
+            settling.interval = next((interval_of(one.loop, one.frame) for one in loops_of_program()), 1)
         settling.add(iteration)
         if place is not None and settling.interval > 1 and len(settling.iterations) % settling.interval == 0:
             self.rounds.end_interval(place)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Optional
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARIES = "stdlib", "platstdlib", "purelib", "platlib", "scripts"  # of sysconfig
+PACKAGES = "-packages" + os.sep
+WITHOUT_LOOPS = "torch", "torchgen", "functorch", "triton"  # packages whose loops are no training loops
 OTHERS = tuple({HERE, *(os.path.join(sysconfig.get_path(name), "") for name in LIBRARIES)})
 
 
@@ -25,7 +27,13 @@ class Place(NamedTuple):
 
 def is_users(file: str) -> bool:
     """True for a file of the user's own program, and not of a library."""
-    return not file.startswith(OTHERS) and not file.startswith("<") and "-packages" + os.sep not in file
+    return not file.startswith(OTHERS) and not file.startswith("<") and PACKAGES not in file
+
+
+def is_librarys(file: str) -> bool:
+    """True for a file of an installed package that may train."""
+    folder, found, inside = file.rpartition(PACKAGES)
+    return bool(found) and inside.partition(os.sep)[0] not in WITHOUT_LOOPS and not file.startswith(HERE)
 
 
 def frames_of_user(outside_of: str = "") -> list[Any]:
@@ -38,6 +46,17 @@ def frames_of_user(outside_of: str = "") -> list[Any]:
         if file == outside_of:
             frames.clear()
         if is_users(file):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def frames_of_libraries() -> list[Any]:
+    """Returns the frames of installed packages that the calling thread is in, innermost first."""
+    frame: Any = sys._getframe(1)
+    frames: list[Any] = []
+    while frame is not None:
+        if is_librarys(frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.f_back
     return frames

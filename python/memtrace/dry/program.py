@@ -27,9 +27,9 @@ from ..recording.holders import measured_by_fork
 from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
 from . import compilers, driver, files, pretrained, ranks, replaced, simulated, threads, trainers, triton_kernels, triton_tuning
-from .coverage import Call, Coverage
+from .coverage import Call, Coverage, allocations_behind
 from .leaving import unfinished_sweeps
-from .loops import Loops, follow_loaders
+from .loops import Endings, Loops, follow_loaders
 from .places import Place, innermost
 from .progress import Progress
 from .steps import Meter
@@ -49,7 +49,7 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards, self.changes = cards, changes
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), settings().steps, self.end, self.has_more,
+        self.loops = Loops(Meter(cards), settings().steps, Endings(self.end, self.end_at_next_line, self.has_more),
                            lambda loop: self.observer.visit(loop))
         self.progress = Progress(cards)
         self.threads = threads.Threads(lambda: self.loops.meter.read().request_count)
@@ -134,12 +134,14 @@ class DryWatcher(Watcher):
             threads.watch_end(lambda: leave_process(self))
 
     def end_endless(self, place: Place) -> None:
-        """Ends the program where a line reads values that were not computed again and again, as in a loop until convergence.
-        Native code calls it and would lose the exception, so that is raised at the next line of the program."""
-        if not self.loops.is_shortening:
-            return
-        self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None)
-        self._begin_end("values")
+        """Ends the program where a line reads values that were not computed again and again, as in a loop until convergence."""
+        if self.loops.is_shortening:
+            self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None)
+            self.end_at_next_line("values")
+
+    def end_at_next_line(self, why: str) -> None:
+        """Ends the program at its next line, for callers in native code, which would lose an exception."""
+        self._begin_end(why)
         raise_at_next_line(Enough(0))
 
     def end_if_terminated(self) -> None:
@@ -182,22 +184,16 @@ class DryWatcher(Watcher):
 
     def calls_not_run(self) -> list[Call]:
         """Returns the calls that the program has not come to, where it is. Without hooks, it is not known which it has come to."""
-        if not self.has_hooks:
-            return []
-        try:
-            return self.coverage.not_run()
-        except Exception as error:  # the program is not to fail since it is described
-            tell(f"calls that did not run are not known: {error!r}")
-            return []
+        return known(self.coverage.not_run) if self.has_hooks else []
 
     def has_more(self) -> bool:
-        """True if there are calls that the program has not come to, and that it may come to behind the loop."""
+        """True if there are calls or allocations that the program has not come to, and that it may come to behind the loop."""
         calls = self.calls_not_run()
         self.left.update((call.place, call) for call in calls)
-        return bool(calls)
+        return bool(calls) or bool(known(allocations_behind))
 
     def store_not_run(self) -> None:
-        calls = (*self.calls_not_run(), *unfinished_sweeps())
+        calls = (*self.calls_not_run(), *known(allocations_behind), *unfinished_sweeps())
         self.left.update((call.place, call) for call in calls)
 
     def store_left(self) -> None:
@@ -205,6 +201,15 @@ class DryWatcher(Watcher):
             if self.coverage.has_run(call):
                 continue
             self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), *call.place)
+
+
+def known(find: Callable[[], list[Call]]) -> list[Call]:
+    """Returns the calls that `find` finds; none if it fails."""
+    try:
+        return find()
+    except Exception as error:  # the program is not to fail since it is described
+        tell(f"calls that did not run are not known: {error!r}")
+        return []
 
 
 def ending_of(outcome: int, error: Optional[BaseException]) -> str:
