@@ -66,13 +66,27 @@ def test_libraries_that_ask_the_driver_see_the_simulated_card(dry, launcher):  #
         table, own = ctypes.c_void_p(), ctypes.c_void_p()
         assert cuda.cuGetExportTable(ctypes.byref(table), name) == 35 and cuda.cuGetProcAddress(b"cuInit", ctypes.byref(own), 13000, 0) == 0
         assert nvml.nvmlDeviceGetBAR1MemoryInfo(handle, name) == 3
-        refused = cuda.cuLaunchKernel(None)
+        refused = cuda.cuMemAlloc_v2(None)
         cuda.cuGetErrorName(refused, ctypes.byref(code))
         raise RuntimeError(code.value.decode())
         """, code=1)
     assert said.stdout.splitlines() == ["others are not found", "1", "NVIDIA H100 80GB HBM3 132", "GPU-6d656d74-7261-6365-0000-000000000000"]
     assert "RuntimeError: CUDA_ERROR_NOT_SUPPORTED" in said.stderr
-    assert "the last call that the driver's stand-in refused: cuLaunchKernel" in said.stderr
+    assert "the last call that the driver's stand-in refused: cuMemAlloc_v2" in said.stderr
+
+
+def test_kernels_that_a_program_compiles_and_loads_itself_run_and_may_write_any_tensor(dry):  # noqa: F811
+    said = dry.run("""
+        import ctypes, torch
+        from torch.cuda import _utils
+        x, y = torch.arange(4, device="cuda"), torch.empty(1 << 20, device="cuda")
+        assert x.tolist() == [0, 1, 2, 3]
+        kernel = _utils._cuda_load_module(b"", ["fill"])["fill"]
+        x.sum().item()
+        kernel((1, 1, 1), (256, 1, 1), (x, y, 4))
+        x.sum().item()
+        """)
+    assert "values that were not computed: a number (program.py:9) =" in said.stderr and "program.py:7" not in said.stderr
 
 
 def test_nvidia_ml_py_shows_the_memory_that_the_program_holds(dry):  # noqa: F811

@@ -21,10 +21,10 @@ NOT_FOUND = re.compile(r"lib(cuda|nvidia-ml)\.so(\.1)?: cannot open shared objec
 
 
 class Driver:
-    """The stand-ins, for so many cards."""
+    """The stand-ins, for so many cards. `device` is the library that implements them for PyTorch."""
 
-    def __init__(self, cards: int) -> None:
-        self.cards = cards
+    def __init__(self, cards: int, device: Any) -> None:
+        self.cards, self.device = cards, device
         self.loaded: dict[str, Any] = {}
 
     def stand_in(self, error: Exception) -> bool:
@@ -35,6 +35,8 @@ class Driver:
         if found.group(1) not in self.loaded:
             library = ctypes.CDLL(find_driver_library(LIBRARIES[found.group(1)]))
             library.memtrace_driver_begin(self.cards)
+            if found.group(1) == "cuda":
+                library.memtrace_driver_on_launch(self.device.memtrace_dry_launch)
             self.loaded[found.group(1)] = library
         return True
 

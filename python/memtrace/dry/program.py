@@ -374,7 +374,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     replaced.replace(cards, watcher.label_parameter)
     if has("compilers"):
         compilers.begin(cards, watcher, replaced.notes.note)
-    driver.Driver(cards.count).install()
+    driver.Driver(cards.count, cards.device).install()
     ranks.install()
     follow_loaders(watcher.loops)
     trainers.follow(watcher.loops)

@@ -1,7 +1,7 @@
 /* Stand-ins for NVIDIA's driver libraries, libcuda.so.1 and libnvidia-ml.so.1, on a machine without a driver. Libraries
  * query the card through them. The documented functions that describe a card return the properties of the simulated
- * one. Every other function fails, and memtrace reports its name. Nothing is computed. NVIDIA's private interfaces are
- * absent, so the CUDA runtime finds no driver, as without a stand-in.
+ * one. Kernels can be loaded and launched; launches do nothing. Every other function fails, and memtrace reports its
+ * name. NVIDIA's private interfaces are absent, so the CUDA runtime finds no driver, as without a stand-in.
  *
  * python/memtrace/dry/driver.py loads a stand-in only if the real library was not found. The properties of the cards
  * come from libmemtrace_torch.so, which is loaded first.
@@ -23,6 +23,9 @@ enum { MT_DRIVER_UUID = 16 };
 
 /* Sets how many cards there are. Before the first call of another function. */
 MT_EXPORTED void memtrace_driver_begin(int cards);
+
+/* Sets the function that libcuda.so.1's stand-in calls for each launch of a kernel, which may write any tensor. */
+MT_EXPORTED void memtrace_driver_on_launch(void (*function)(void));
 
 /* Returns the number of cards; mt_driver_has: true if `device` is one of them. */
 int mt_driver_cards(void);

@@ -28,8 +28,8 @@
     X(EventDestroy) X(EventDestroy_v2) X(EventElapsedTime) X(EventElapsedTime_v2) X(EventQuery) X(EventRecord) \
     X(EventRecordWithFlags) X(EventSynchronize) X(ExternalMemoryGetMappedBuffer) \
     X(ExternalMemoryGetMappedMipmappedArray) X(FlushGPUDirectRDMAWrites) X(FuncGetAttribute) X(FuncGetModule) \
-    X(FuncGetName) X(FuncGetParamInfo) X(FuncIsLoaded) X(FuncLoad) X(FuncSetAttribute) X(FuncSetBlockShape) \
-    X(FuncSetCacheConfig) X(FuncSetSharedMemConfig) X(FuncSetSharedSize) X(GraphAddBatchMemOpNode) \
+    X(FuncGetName) X(FuncGetParamInfo) X(FuncIsLoaded) X(FuncSetBlockShape) \
+    X(FuncSetSharedMemConfig) X(FuncSetSharedSize) X(GraphAddBatchMemOpNode) \
     X(GraphAddChildGraphNode) X(GraphAddDependencies) X(GraphAddDependencies_v2) X(GraphAddEmptyNode) \
     X(GraphAddEventRecordNode) X(GraphAddEventWaitNode) X(GraphAddExternalSemaphoresSignalNode) \
     X(GraphAddExternalSemaphoresWaitNode) X(GraphAddHostNode) X(GraphAddKernelNode) X(GraphAddKernelNode_v2) \
@@ -62,12 +62,12 @@
     X(GreenCtxDestroy) X(GreenCtxGetDevResource) X(GreenCtxGetId) X(GreenCtxRecordEvent) X(GreenCtxStreamCreate) \
     X(GreenCtxWaitEvent) X(ImportExternalMemory) X(ImportExternalSemaphore) X(IpcCloseMemHandle) \
     X(IpcGetEventHandle) X(IpcGetMemHandle) X(IpcOpenEventHandle) X(IpcOpenMemHandle) X(IpcOpenMemHandle_v2) \
-    X(KernelGetAttribute) X(KernelGetFunction) X(KernelGetLibrary) X(KernelGetName) X(KernelGetParamInfo) \
-    X(KernelSetAttribute) X(KernelSetCacheConfig) X(Launch) X(LaunchCooperativeKernel) \
-    X(LaunchCooperativeKernelMultiDevice) X(LaunchGrid) X(LaunchGridAsync) X(LaunchHostFunc) X(LaunchKernel) \
-    X(LaunchKernelEx) X(LibraryEnumerateKernels) X(LibraryGetGlobal) X(LibraryGetKernel) X(LibraryGetKernelCount) \
-    X(LibraryGetManaged) X(LibraryGetModule) X(LibraryGetUnifiedFunction) X(LibraryLoadData) X(LibraryLoadFromFile) \
-    X(LibraryUnload) X(LinkAddData) X(LinkAddData_v2) X(LinkAddFile) X(LinkAddFile_v2) X(LinkComplete) X(LinkCreate) \
+    X(KernelGetAttribute) X(KernelGetLibrary) X(KernelGetName) X(KernelGetParamInfo) \
+    X(Launch) \
+    X(LaunchCooperativeKernelMultiDevice) X(LaunchGrid) X(LaunchGridAsync) X(LaunchHostFunc) \
+    X(LibraryEnumerateKernels) X(LibraryGetGlobal) X(LibraryGetKernelCount) \
+    X(LibraryGetManaged) X(LibraryGetUnifiedFunction) \
+    X(LinkAddData) X(LinkAddData_v2) X(LinkAddFile) X(LinkAddFile_v2) X(LinkComplete) X(LinkCreate) \
     X(LinkCreate_v2) X(LinkDestroy) X(LogsCurrent) X(LogsDumpToFile) X(LogsDumpToMemory) X(LogsRegisterCallback) \
     X(LogsUnregisterCallback) X(MemAddressFree) X(MemAddressReserve) X(MemAdvise) X(MemAdvise_v2) X(MemAlloc) \
     X(MemAllocAsync) X(MemAllocFromPoolAsync) X(MemAllocHost) X(MemAllocHost_v2) X(MemAllocManaged) X(MemAllocPitch) \
@@ -93,9 +93,9 @@
     X(MemsetD2D32Async) X(MemsetD2D32_v2) X(MemsetD2D8) X(MemsetD2D8Async) X(MemsetD2D8_v2) X(MemsetD32) \
     X(MemsetD32Async) X(MemsetD32_v2) X(MemsetD8) X(MemsetD8Async) X(MemsetD8_v2) X(MipmappedArrayCreate) \
     X(MipmappedArrayDestroy) X(MipmappedArrayGetLevel) X(MipmappedArrayGetMemoryRequirements) \
-    X(MipmappedArrayGetSparseProperties) X(ModuleEnumerateFunctions) X(ModuleGetFunction) X(ModuleGetFunctionCount) \
+    X(MipmappedArrayGetSparseProperties) X(ModuleEnumerateFunctions) X(ModuleGetFunctionCount) \
     X(ModuleGetGlobal) X(ModuleGetGlobal_v2) X(ModuleGetLoadingMode) X(ModuleGetSurfRef) X(ModuleGetTexRef) \
-    X(ModuleLoad) X(ModuleLoadData) X(ModuleLoadDataEx) X(ModuleLoadFatBinary) X(ModuleUnload) X(MulticastAddDevice) \
+    X(MulticastAddDevice) \
     X(MulticastBindAddr) X(MulticastBindMem) X(MulticastCreate) X(MulticastGetGranularity) X(MulticastUnbind) \
     X(OccupancyAvailableDynamicSMemPerBlock) X(OccupancyMaxActiveBlocksPerMultiprocessor) \
     X(OccupancyMaxActiveBlocksPerMultiprocessorWithFlags) X(OccupancyMaxActiveClusters) \

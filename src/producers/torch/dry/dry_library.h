@@ -103,6 +103,9 @@ void memtrace_dry_forbid_storage(void *storage, const char *words);
  * finds PyTorch's libraries and leaves them unchanged. */
 void memtrace_dry_skip_launches(void);
 
+/* Notes the launch of a kernel, which may write any tensor of the current card. */
+void memtrace_dry_launch(void);
+
 /* Records that the CUDA kernel of another library's operator ("library::name.overload") is a Python function, which
  * runs. */
 void memtrace_dry_python_kernel(const char *name);
