@@ -122,6 +122,19 @@ static void a_product_keeps_a_workspace_of_its_thread(void **state)
     assert_int_equal(plan[1].bytes, 1 << 20);
 }
 
+static void a_scaled_product_keeps_both_workspaces(void **state)
+{
+    (void)state;
+    struct mt_inner plan[MT_INNER_MOST];
+    struct made made = {.call.name = "aten::_scaled_mm"};
+    add_tensor(&made, "self", MT_SCALAR_BOOL, 1, 2, (int64_t[]){64, 32});
+    add_tensor(&made, "mat2", MT_SCALAR_BOOL, 1, 2, (int64_t[]){32, 16});
+    add_tensor(&made, "scale_a", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){64, 1});
+    assert_int_equal(plan_of(&made, plan), 2);
+    assert_int_equal(plan[0].bytes, 33554432);
+    assert_int_equal(plan[1].number, MT_WORKSPACE_CUBLASLT);
+}
+
 /* Of 1,000 boxes: scores and their order, sorted boxes, 16 words of bits for each, and the indices that come from the
  * host. */
 static void boxes_are_sorted_and_compared(void **state)
@@ -338,6 +351,7 @@ int main(void)
         cmocka_unit_test(embedding_backward_takes_what_was_measured),
         cmocka_unit_test(few_indices_are_not_sorted),
         cmocka_unit_test(a_product_keeps_a_workspace_of_its_thread),
+        cmocka_unit_test(a_scaled_product_keeps_both_workspaces),
         cmocka_unit_test(boxes_are_sorted_and_compared),
         cmocka_unit_test(tables_of_fbgemm_sort_their_indices),
         cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),

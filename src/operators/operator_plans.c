@@ -10,6 +10,7 @@ enum {
     NORM_TILE = 32,
     NORM_BLOCKS = 32768,
     GROUPED_CAPABILITY = 90, /* of the kernel for groups; others multiply one after the other */
+    SCALED_CAPABILITY = 90,  /* of the first card on which cublasLt scales rows; before, CUTLASS does */
     GROUP_BYTES = 60,        /* of a group: its sizes, strides and pointers */
     GROUPED_BYTES = 512      /* of a multiprocessor */
 };
@@ -89,6 +90,19 @@ MT_RULE(addmm)
     multiply(plan, find_factor(call, added_to_first), find_factor(call, added_to_second));
     if (has_epilogue(call))
         mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, MT_CUBLASLT_WORKSPACE_BYTES);
+}
+
+/* _scaled_mm, of numbers with 8 bits and a scale for each factor, or for each row */
+MT_RULE(scaled_matmul)
+{
+    const struct mt_operand *scale = mt_call_tensor(call, "scale_a");
+    mt_inner_outputs(plan, call, 0);
+    if (scale == NULL || (scale->elements > 1 && plan->card->capability < SCALED_CAPABILITY)) {
+        mt_inner_uncounted(plan);
+        return;
+    }
+    mt_inner_keep(plan, MT_WORKSPACE_CUBLAS, (int64_t)plan->card->matmul_workspace_bytes);
+    mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, MT_CUBLASLT_WORKSPACE_BYTES);
 }
 
 /* ---- norms ---- */

@@ -34,7 +34,7 @@ def launcher(tmp_path):
 
 def test_libraries_that_ask_the_driver_see_the_simulated_card(dry, launcher):  # noqa: F811
     said = dry.run(f"""
-        import ctypes, ctypes.util, torch
+        import ctypes, ctypes.util, os, torch
         x = torch.ones(1 << 20, device="cuda")
         try:
             ctypes.CDLL("libcublas_of_nobody.so.1")
@@ -62,6 +62,10 @@ def test_libraries_that_ask_the_driver_see_the_simulated_card(dry, launcher):  #
         assert list(memory) == [total.value, free.value, total.value - free.value]
         assert nvml.nvmlDeviceGetName(handle, name, 4) == 7 and nvml.nvmlDeviceGetUUID(handle, name, 64) == 0
         print(name.value.decode())
+        count, process = ctypes.c_uint(0), (ctypes.c_uint64 * 3)()
+        assert nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), process) == 7 and count.value == 1
+        assert nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), process) == 0
+        assert (process[0], process[1]) == (os.getpid(), total.value - free.value)
 
         table, own = ctypes.c_void_p(), ctypes.c_void_p()
         assert cuda.cuGetExportTable(ctypes.byref(table), name) == 35 and cuda.cuGetProcAddress(b"cuInit", ctypes.byref(own), 13000, 0) == 0

@@ -56,6 +56,21 @@ def dry(tmp_path):
     return Dry(tmp_path)
 
 
+def test_pytorch_describes_its_build_and_its_libraries_as_on_a_card(dry):
+    dry.run("""
+        import torch
+        assert "CUDA Runtime 13.0" in torch.__config__.show() and torch.cuda.has_magma
+        plans = torch.backends.cuda.cufft_plan_cache
+        plans.max_size = 10
+        plans.clear()
+        assert (plans.max_size, plans.size) == (10, 0)
+        for name in "cusolver", "magma", "default":
+            torch.backends.cuda.preferred_linalg_library(name)
+        x = torch.ones(8, 8, device="cuda")
+        torch.linalg.svd(x, driver="gesvd")
+        """)
+
+
 def test_a_convolutional_net_runs_with_workers_pinned_memory_and_streams(dry):
     said = dry.run("""
         import torch

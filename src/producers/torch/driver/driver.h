@@ -40,8 +40,8 @@ void mt_driver_uuid(int device, unsigned char out[MT_DRIVER_UUID]);
  * short. */
 bool mt_driver_copy(char *out, int64_t capacity, const char *text);
 
-/* The memory of a card in bytes: used + free = total, and `used` is what this process and others hold. */
+/* The memory of a card in bytes: used + free = total, and `own` of the used bytes are this process's. */
 struct mt_driver_memory {
-    uint64_t total, used, free;
+    uint64_t total, used, free, own;
 };
 struct mt_driver_memory mt_driver_memory(int device);

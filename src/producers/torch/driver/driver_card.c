@@ -46,7 +46,8 @@ struct mt_driver_memory mt_driver_memory(int device)
     struct memtrace_torch_figures figures;
     (void)memtrace_torch_describe(NULL, &card);
     (void)memtrace_torch_statistics(device, MEMTRACE_TORCH_ALL, &figures);
-    const uint64_t held = card.others_bytes + memtrace_torch_held(device) + figures.reserved;
+    const uint64_t own = memtrace_torch_held(device) + figures.reserved, held = card.others_bytes + own;
     const uint64_t used = held < card.total_bytes ? held : card.total_bytes;
-    return (struct mt_driver_memory){.total = card.total_bytes, .used = used, .free = card.total_bytes - used};
+    return (struct mt_driver_memory){
+        .total = card.total_bytes, .used = used, .free = card.total_bytes - used, .own = own < used ? own : used};
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CODES(X)                                                                                                       \
     X(SUCCESS, 0, "Success")                                                                                           \
@@ -34,6 +35,12 @@ struct memory_v2 {
 
 struct utilization {
     unsigned gpu, memory;
+};
+
+struct process {
+    unsigned pid;
+    unsigned long long used; /* bytes of the card */
+    unsigned instance, compute_instance;
 };
 
 /* Returns the card of a handle; -1 if the handle is invalid. */
@@ -202,6 +209,36 @@ MT_EXPORTED int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_v2 *out)
     const struct mt_driver_memory memory = mt_driver_memory(device_of(handle));
     *out = (struct memory_v2){.version = out->version, .total = memory.total, .free = memory.free, .used = memory.used};
     return SUCCESS;
+}
+
+/* Lists this process. `count` is the length of the list before the call, and the number of processes after it. */
+MT_EXPORTED int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *out)
+{
+    const bool fits = *count > 0;
+    if (device_of(handle) < 0)
+        return INVALID_ARGUMENT;
+    *count = 1;
+    if (!fits)
+        return INSUFFICIENT_SIZE;
+    *out = (struct process){.pid = (unsigned)getpid(), .used = mt_driver_memory(device_of(handle)).own};
+    return SUCCESS;
+}
+
+MT_EXPORTED int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *count, struct process *out)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, out);
+}
+
+MT_EXPORTED int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, struct process *out)
+{
+    (void)out;
+    *count = 0;
+    return device_of(handle) >= 0 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+MT_EXPORTED int nvmlDeviceGetGraphicsRunningProcesses_v2(void *handle, unsigned *count, struct process *out)
+{
+    return nvmlDeviceGetGraphicsRunningProcesses_v3(handle, count, out);
 }
 
 MT_EXPORTED int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *out)

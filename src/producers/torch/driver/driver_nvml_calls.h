@@ -16,7 +16,7 @@
     X(DeviceGetBankRemapperStatus_v1) X(DeviceGetBoardId) X(DeviceGetBoardPartNumber) X(DeviceGetBrand) \
     X(DeviceGetBridgeChipInfo) X(DeviceGetBusType) X(DeviceGetC2cModeInfoV) X(DeviceGetCapabilities) \
     X(DeviceGetClkMonStatus) X(DeviceGetClock) X(DeviceGetClockOffsets) X(DeviceGetComputeInstanceId) \
-    X(DeviceGetComputeMode) X(DeviceGetComputeRunningProcesses_v2) X(DeviceGetComputeRunningProcesses_v3) \
+    X(DeviceGetComputeMode) \
     X(DeviceGetConfComputeGpuAttestationReport) X(DeviceGetConfComputeGpuCertificate) \
     X(DeviceGetConfComputeMemSizeInfo) X(DeviceGetConfComputeProtectedMemoryUsage) X(DeviceGetCoolerInfo) \
     X(DeviceGetCpuAffinity) X(DeviceGetCpuAffinityWithinScope) X(DeviceGetCreatableVgpus) \
@@ -33,7 +33,7 @@
     X(DeviceGetGpuInstancePossiblePlacements_v2) X(DeviceGetGpuInstanceProfileInfo) \
     X(DeviceGetGpuInstanceProfileInfoByIdV) X(DeviceGetGpuInstanceProfileInfoV) \
     X(DeviceGetGpuInstanceRemainingCapacity) X(DeviceGetGpuInstances) X(DeviceGetGpuMaxPcieLinkGeneration) \
-    X(DeviceGetGpuOperationMode) X(DeviceGetGraphicsRunningProcesses_v2) X(DeviceGetGraphicsRunningProcesses_v3) \
+    X(DeviceGetGpuOperationMode) \
     X(DeviceGetGridLicensableFeatures_v4) X(DeviceGetGspFirmwareMode) X(DeviceGetGspFirmwareVersion) \
     X(DeviceGetHandleByPciBusId_v2) X(DeviceGetHandleBySerial) X(DeviceGetHandleByUUIDV) X(DeviceGetHostVgpuMode) \
     X(DeviceGetHostname_v1) X(DeviceGetInforomConfigurationChecksum) X(DeviceGetInforomImageVersion) \

@@ -6,6 +6,9 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 
+#include <map>
+#include <string>
+
 namespace at
 {
 
@@ -38,6 +41,18 @@ class CUDAHooks final : public CUDAHooksInterface
     bool hasCuBLASLt() const override
     {
         return true;
+    }
+    bool hasCuSOLVER() const override
+    {
+        return true;
+    }
+    bool hasMAGMA() const override
+    {
+        return true;
+    }
+    std::string showConfig() const override
+    {
+        return "  - CUDA Runtime 13.0\n  - CuDNN 91.9\n";
     }
     bool compiledWithCuDNN() const override
     {
@@ -79,6 +94,24 @@ class CUDAHooks final : public CUDAHooksInterface
     double batchnormMinEpsilonCuDNN() const override
     {
         return 1e-5;
+    }
+    /* As many plans as PyTorch keeps for each device, none of which is made. */
+    int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex device) const override
+    {
+        const auto found = most_plans_.find(device);
+        return found != most_plans_.end() ? found->second : 4096;
+    }
+    void cuFFTSetPlanCacheMaxSize(DeviceIndex device, int64_t most) const override
+    {
+        TORCH_CHECK(most >= 0, "cuFFT plan cache size must be non-negative, but got ", most);
+        most_plans_[device] = most;
+    }
+    int64_t cuFFTGetPlanCacheSize(DeviceIndex) const override
+    {
+        return 0;
+    }
+    void cuFFTClearPlanCache(DeviceIndex) const override
+    {
     }
     const Generator &getDefaultGenerator(DeviceIndex device) const override
     {
@@ -142,6 +175,9 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         mt_dry::refuse_if_any_captures(device);
     }
+
+  private:
+    mutable std::map<DeviceIndex, int64_t> most_plans_;
 };
 
 C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks)
