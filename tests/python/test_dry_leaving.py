@@ -149,9 +149,13 @@ class Learner:
                 self.optimizer.zero_grad()
     def learn(self, total):
         done = 0
-        while done < total:
-            self.update()
-            done += 1
+        try:
+            if total:
+                while done < total:
+                    self.update()
+                    done += 1
+        except ValueError:
+            pass
         return self
 """
 

@@ -2,7 +2,7 @@
 
 They are loops of the user's own code or, where it has none, of a library that trains. A loop is left at its head, where an
 iteration is complete. A `for` loop gets an empty iterator (value_stack.py), so it ends as usual. A `while` loop is left by a
-jump to the line behind it, as in a debugger, which is not possible if it is the last statement of its function.
+jump to the line behind it, as in a debugger, which is not possible if nothing follows it in its function.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import torch
 from ..recording.frames import variables_of
 from . import value_stack
 from .coverage import Call, scope_of
-from .places import Place, frames_of_libraries, frames_of_user
+from .places import Place, frames_of_libraries, frames_of_user, is_users
 from .rounds import Around, Rounds
 
 LOOPS = (ast.For, ast.While)
@@ -35,16 +35,19 @@ MOST_LEFT = 2  # times that one loop is left before the loop around it is
 Loop = Union[ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp]
 
 
-def statements_around(body: list[ast.stmt], line: int) -> Iterator[tuple[ast.stmt, Optional[ast.stmt]]]:
-    """Yields the statements of a body that a line is in, the outermost first, with the statement behind each in its own body."""
+def statements_around(body: list[ast.stmt], line: int, follows: Optional[ast.stmt] = None
+                      ) -> Iterator[tuple[ast.stmt, Optional[ast.stmt]]]:
+    """Yields the statements of a body that a line is in, the outermost first, with the statement behind each: the next one or, at
+    the end of a body, the one behind `if` and `try`. `follows`: the statement behind the body."""
     for place, statement in enumerate(body):
         if not statement.lineno <= line <= (statement.end_lineno or line) or isinstance(statement, SCOPES):
             continue
-        yield statement, body[place + 1] if place + 1 < len(body) else None
-        for name in ("body", "orelse", "finalbody"):
-            yield from statements_around(getattr(statement, name, []), line)
-        for handler in getattr(statement, "handlers", []):
-            yield from statements_around(handler.body, line)
+        behind = body[place + 1] if place + 1 < len(body) else follows
+        yield statement, behind
+        is_open = isinstance(statement, ast.If) or isinstance(statement, ast.Try) and not statement.finalbody
+        bodies = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+        for inner in (*bodies, *(handler.body for handler in getattr(statement, "handlers", []))):
+            yield from statements_around(inner, line, behind if is_open else None)
 
 
 def loops_around(frame: Any) -> list[tuple[Loop, Optional[int]]]:
@@ -104,13 +107,14 @@ class Leaver:
 
     def leave(self, beyond: Optional[Place], kept: int, has_rounds: bool) -> bool:
         """Has the calling thread leave the innermost loop that can be left and was not left often, and the loops inside it.
-        `beyond`: only loops around the one at this line; `kept`: how many of the outermost ones are not left; `has_rounds`: the
-        loop around it may grow. False if there is none, or if a debugger is at work."""
+        `beyond`: only loops around the one at this line; `kept`: how many of the user's outermost ones are not left; `has_rounds`:
+        the loop around it may grow. False if there is none, or if a debugger is at work."""
         if sys.gettrace() is not None:
             return False
         found = loops_of_program()
         places = [one.place for one in found]
         first = places.index(beyond) + 1 if beyond in places else 0
+        kept = kept if found and is_users(found[-1].place.file) else 0
         exits: list[Exit] = []
         for inner, around in zip(found[first:len(found) - kept], [*found[first + 1:], None]):
             way = way_out(inner)
