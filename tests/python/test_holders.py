@@ -335,7 +335,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 net = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024)).cuda()
 teacher, called, average = (copy.deepcopy(net).requires_grad_(False) for _ in range(3))
-swa, on_host = AveragedModel(net), AveragedModel(net, device="cpu")
+swa, on_host, pairs = AveragedModel(net), AveragedModel(net, device="cpu"), [one.data for one in average.parameters()]
 optimizer, best = torch.optim.SGD(net.parameters(), 0.1), None
 for _ in range(6):
     x = torch.randn(64, 1024, device="cuda")

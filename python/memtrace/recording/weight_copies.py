@@ -64,8 +64,10 @@ def weight_copies(is_called: Callable[[Any], bool], frames: list[Any]) -> Iterat
     if not trained:
         return
     model = name_of_model(modules, trained[0])
-    for holder in (*census(frames, alike(unknown_tensors(tensors, modules, optimizers))).values(),
-                   *copied_modules(modules, addresses, is_called, frames, alike)):
+    copied = [one for one in copied_modules(modules, addresses, is_called, frames, alike) if one.size >= least]
+    of_modules = {start for one in copied for start in one.blocks}
+    others = [one for one in unknown_tensors(tensors, modules, optimizers) if start_of(one) not in of_modules]
+    for holder in (*copied, *census(frames, alike(others)).values()):
         if holder.size >= least and not holder.has_graph:
             holder.is_copy = True
             holder.references.clear()  # so that a later census does not find them
