@@ -227,6 +227,7 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"_masked_softmax", mt_rule_masked_softmax, "over 1,024 columns: a masked copy, and a result that is not used",
      CUDA_FOLDER "SoftMax.cu, masked_softmax_cuda", ""},
     {"_transform_bias_rescale_qkv", NULL, "nothing", ATTENTION_FOLDER "attention.cu", ""},
+    {"_assert_async", NULL, "nothing", CUDA_FOLDER "TensorCompare.cu", ""},
     {"_softmax_backward_data", mt_rule_softmax_backward, "the product of gradient and result", CUDA_FOLDER "SoftMax.cu",
      "H200"},
     {"_index_put_impl", mt_rule_index_put, "where it adds: places of elements, and their sort",

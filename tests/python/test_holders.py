@@ -416,9 +416,13 @@ for _ in range(8):
 def test_copies_that_a_later_step_makes_are_named(tmp_path):
     """A backup of the weights during an evaluation, and the states of epochs."""
     dry = Dry(tmp_path)
-    dry.run("""
+    said = dry.run("""
 import torch
 from torch import nn
+class Key:
+    def __repr__(self):
+        print("this code of the program's ran")
+        return "key"
 net = nn.Linear(1024, 1024).cuda()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
 def average_of(net):
@@ -436,8 +440,9 @@ for step in range(20):
     if step == 3:
         swap()
     if step % 2:
-        states[step] = {key: value.detach().clone() for key, value in net.state_dict().items()}
+        states[Key()] = {key: value.detach().clone() for key, value in net.state_dict().items()}
 """, "--steps", "8")
+    assert said.stdout == ""
     copies = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"}
     assert set(copies) == {"shadow", "backup", "states"}
 

@@ -209,7 +209,7 @@ def steps_between(objects: list[Any]) -> list[Step]:
 def step_between(before: Any, one: Any, inner: Any, steps: list[Step]) -> Iterator[Step]:
     """Yields the step from an object to the next on a path; none to an object's dict. `before`, `steps`: the path so far."""
     if isinstance(one, dict):
-        key = next((str(key) for key, value in one.items() if value is inner), "")
+        key = next((key for key, value in one.items() if value is inner and isinstance(key, str)), "")
         if getattr(before, "__dict__", None) is one:
             yield Step(f".{key}", before, key)
         elif isinstance(before, torch.nn.Module) or steps and steps[-1].name in SUBMODULES:
