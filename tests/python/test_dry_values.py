@@ -54,6 +54,36 @@ def test_values_that_were_not_computed_are_consistent_in_each_copy_and_end_an_en
     assert f"shortened: loop that reads values which were not computed (program.py:{endless}) after 1000 iterations; --steps all" in said.stderr
 
 
+def test_a_loop_that_such_values_keep_up_is_left_after_ten_iterations(dry):  # noqa: F811
+    """Also in a function of a library, as a sampler that rejects in torch.nn.init."""
+    package = dry.folder / "site-packages" / "sampling"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("""
+import torch
+def sample(x):
+    rounds = 0
+    while True:
+        mask = (x < -2) | (x > 2)
+        if not mask.any():
+            break
+        x = torch.where(mask, torch.empty_like(x).normal_(), x)
+        rounds += 1
+    return rounds
+""")
+    said = dry.run("""
+import sys, torch
+sys.path.insert(0, "site-packages")
+from sampling import sample
+x = torch.randn(1000, 1000, device="cuda")
+halvings = 0
+while x.norm() > 1e-3:
+    x, halvings = x * 0.5, halvings + 1
+print(halvings, sample(x), sample(x))
+""")
+    assert said.stdout == "10 10 10\n" and dry.rows("SELECT ended_by FROM run") == [("program",)]
+    assert dry.rows("SELECT line, count FROM caveat WHERE kind = 'shortened'") == [(7, 10)]
+
+
 MASKED = """
 import torch
 from torch import nn

@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 import sys
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Optional, Union
@@ -177,6 +178,38 @@ def way_out(found: Found) -> Optional[Callable[[Any], bool]]:
     if head is not None:
         return functools.partial(end_at, head)
     return functools.partial(jump_from, found.loop.lineno, found.behind) if found.behind is not None else None
+
+
+def decides_loop(frame: Any) -> bool:
+    """True if a frame's line decides whether its innermost loop, a `while`, has another iteration."""
+    return is_decision(frame.f_code, frame.f_lineno)
+
+
+@functools.lru_cache(maxsize=None)
+def is_decision(code: types.CodeType, line: int) -> bool:
+    scope = scope_of(code.co_filename, code.co_name, code.co_firstlineno)
+    around = [] if scope is None else [one for one, _ in statements_around(scope.body, line)]
+    last_loop = max((place for place, one in enumerate(around) if isinstance(one, LOOPS)), default=None)
+    if last_loop is None or not isinstance(around[last_loop], ast.While):
+        return False
+    inner = around[last_loop + 1:]
+    return not inner or len(inner) == 1 and isinstance(inner[0], ast.If) and ends_loop(inner[0])
+
+
+def ends_loop(branch: ast.If) -> bool:
+    """True if an `if` at this level leaves the loop that it is in."""
+    return any(isinstance(one, (ast.Break, ast.Return)) for one in (*branch.body, *branch.orelse))
+
+
+def leave_loop_of(frame: Any) -> bool:
+    """Has the calling thread leave the innermost loop of a frame, where an iteration is complete. False if it can't be left, or if a
+    debugger is at work."""
+    loop, behind = loops_around(frame)[0]
+    way = way_out(Found(frame, Place(frame.f_code.co_filename, loop.lineno), loop, behind))
+    if way is None or sys.gettrace() is not None:
+        return False
+    leave_at_heads([Exit(frame, way)], ignore)
+    return True
 
 
 class Exit(NamedTuple):

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -84,6 +85,15 @@ def innermost() -> Any:
     while frame is not None and frame.f_code.co_filename.startswith((HERE, "<")):
         frame = frame.f_back
     return frame
+
+
+def frames_to_user(frame: Any) -> Iterator[Any]:
+    """Yields a frame and its callers, up to the first one of the user's own code."""
+    while frame is not None:
+        yield frame
+        if is_users(frame.f_code.co_filename):
+            return
+        frame = frame.f_back
 
 
 def is_printing() -> bool:

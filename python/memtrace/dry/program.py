@@ -85,7 +85,7 @@ class DryWatcher(Watcher):
 
     def end_step(self) -> None:
         super().end_step()
-        replaced.notes.recent.clear()
+        replaced.notes.forget_reads()
         self.end_if_terminated()
         self.coverage.has_trained = True
         self.progress.show(self.loops.steps + 1)
@@ -102,6 +102,7 @@ class DryWatcher(Watcher):
             self.end_if_terminated()
             self.coverage.note()
             self.loops.note_forward()
+            replaced.notes.forget_rounds()
             self.progress.show(self.loops.steps)
 
     def _begin_backward(self, accumulates: bool) -> None:
@@ -114,7 +115,7 @@ class DryWatcher(Watcher):
         if not self.in_step and not self.has_own_steps:
             self.in_step = True
             self.begin_step()
-        replaced.notes.recent.clear()
+        replaced.notes.forget_reads()
         self.loops.note_backward()
 
     # ---- the end ----
@@ -136,8 +137,11 @@ class DryWatcher(Watcher):
     def end_endless(self, place: Place) -> None:
         """Ends the program where a line reads values that were not computed again and again, as in a loop until convergence."""
         if self.loops.is_shortening:
-            self.loops.shorten("loop that reads values which were not computed", place, replaced.MOST_READS, None)
+            self.note_unknown_loop(place, replaced.MOST_READS)
             self.end_at_next_line("values")
+
+    def note_unknown_loop(self, place: Place, iterations: int) -> None:
+        self.loops.shorten("loop that reads values which were not computed", place, iterations, None)
 
     def end_at_next_line(self, why: str) -> None:
         """Ends the program at its next line, for callers in native code, which would lose an exception."""
@@ -407,7 +411,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
 
     configure()
     watcher.cards.configure = configure
-    replaced.begin(watcher.cards, watcher.end_endless)
+    replaced.begin(watcher.cards, watcher.end_endless, lambda place: watcher.note_unknown_loop(place, replaced.MOST_ROUNDS))
     watcher.progress = Progress(watcher.cards)
     if settings().answers is not None:
         tell(f"PyTorch {torch.__version__}", "began")

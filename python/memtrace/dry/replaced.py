@@ -14,10 +14,12 @@ from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
 from . import apex_kernels, custom, deepspeed_kernels, quantized, saving, searches, services, typed, weights
-from .places import Place, innermost, is_printing, place_of_user
+from .leaving import decides_loop, leave_loop_of
+from .places import Place, frames_to_user, innermost, is_printing, is_users, place_of_user
 
 ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
 MOST_READS = 1000  # of values that were not computed, by one line, before the next backward or step
+MOST_ROUNDS = 10  # of a `while` that such values keep up, before the next call of a module, backward or step
 OPTIMIZERS = os.path.join(os.path.dirname(torch.__file__), "optim", "")  # whose loops are bounded
 
 
@@ -35,7 +37,9 @@ class Notes:
         self.said: set[tuple[Place, str]] = set()
         self.assumed: dict[tuple[Place, str], Assumed] = {}
         self.recent: collections.Counter[Place] = collections.Counter()  # reads since the last backward or step
+        self.rounds: collections.Counter[tuple[Any, int]] = collections.Counter()  # by the code and line that decide
         self.on_endless: Optional[Callable[[Place], None]] = None  # is called once a line has made MOST_READS
+        self.on_left: Optional[Callable[[Place], None]] = None  # is called once a loop of the user's was left
         self.callback = ASSUMPTION(lambda name, value: self.assume(name.decode(), value))
 
     def note(self, words: str) -> None:
@@ -53,11 +57,33 @@ class Notes:
         assumed = self.assumed.setdefault((place, name), Assumed(value))
         assumed.reads += 1
         frame = innermost()
-        if frame is not None and frame.f_code.co_filename.startswith(OPTIMIZERS):
+        if frame is not None and frame.f_code.co_filename.startswith(OPTIMIZERS) or self._ends_rounds(frame):
             return
         self.recent[place] += 1
         if self.recent[place] == MOST_READS and self.on_endless is not None:
             self.on_endless(place)
+
+    def _ends_rounds(self, frame: Any) -> bool:
+        """Counts the iterations of a `while` that a value keeps up, as of a sampler that rejects or of an iteration until convergence,
+        in the program or in a function that it called. Leaves the loop after MOST_ROUNDS."""
+        deciding = next((one for one in frames_to_user(frame) if decides_loop(one)), None)
+        if deciding is None:
+            return False
+        key = deciding.f_code, deciding.f_lineno
+        self.rounds[key] += 1
+        if self.rounds[key] < MOST_ROUNDS or not leave_loop_of(deciding):
+            return False
+        del self.rounds[key]
+        if self.on_left is not None and is_users(deciding.f_code.co_filename):
+            self.on_left(Place(deciding.f_code.co_filename, deciding.f_lineno))
+        return True
+
+    def forget_rounds(self) -> None:
+        self.rounds.clear()
+
+    def forget_reads(self) -> None:
+        self.recent.clear()
+        self.rounds.clear()
 
 
 notes = Notes()
@@ -108,7 +134,7 @@ def replace(cards: Any, on_parameter: Callable[[Any], None]) -> None:
         replace_name("torch.set_default_tensor_type", typed.default_type_setter(torch.set_default_tensor_type, notes.note))
 
 
-def begin(cards: Any, on_endless: Callable[[Place], None]) -> None:
+def begin(cards: Any, on_endless: Callable[[Place], None], on_left: Callable[[Place], None]) -> None:
     """Begins to assume values that are not computed, and to count their uses."""
-    notes.on_endless = on_endless
+    notes.on_endless, notes.on_left = on_endless, on_left
     cards.device.memtrace_dry_assume(settings().assumed, settings().masks, ctypes.cast(notes.callback, ctypes.c_void_p))
