@@ -84,6 +84,22 @@ print(halvings, sample(x), sample(x))
     assert dry.rows("SELECT line, count FROM caveat WHERE kind = 'shortened'") == [(7, 10)]
 
 
+def test_tokens_of_a_router_are_spread_evenly_over_its_experts(dry):  # noqa: F811
+    said = dry.run("""
+import torch
+scores = torch.randn(1 << 20, 8, device="cuda") @ torch.randn(8, 8, device="cuda")
+chosen = scores.topk(3, dim=1).indices
+routed = torch.zeros_like(scores, dtype=torch.bool).scatter_(1, chosen, True)
+counts = routed.sum(dim=0)
+print(counts.tolist(), routed.scatter(1, chosen[:, :1], False).sum().item())
+counts[0] += 5
+print(torch.arange(8, device="cuda").repeat_interleave(counts, output_size=3 << 20).shape[0])
+print(torch.histc(scores, 8).tolist())
+""")
+    assert said.stdout.splitlines() == [f"{[3 << 17] * 8} {2 << 20}", str(3 << 20), str([float(1 << 20)] * 8)]
+    assert "repeat_interleave" not in said.stderr
+
+
 MASKED = """
 import torch
 from torch import nn

@@ -37,6 +37,7 @@ enum class rule {
     MOST,       /* of masks: the larger fraction */
     ALL,        /* true if all elements are */
     ANY,        /* true if one element is */
+    SCATTERED,  /* of a mask: also as many true, or false, elements as there are indices */
     EXCEEDS,    /* false if the limit is above the assumed numbers, as for outliers */
     NEVER       /* false: nothing is infinite or NaN */
 };
@@ -71,6 +72,7 @@ const std::unordered_map<std::string_view, rule> rules = {
     {"aten::mul", rule::PRODUCT},
     {"aten::mv", rule::PRODUCT},
     {"aten::neg", rule::OPPOSITE},
+    {"aten::scatter", rule::SCATTERED},
     {"aten::stack", rule::FIRST},
     {"aten::sub", rule::DIFFERENCE},
     {"aten::sum", rule::FIRST},
@@ -152,6 +154,18 @@ bool has_high_limit(const called &call)
            limit.toDouble() > std::max(assumed_number, content_of(number.toTensor()));
 }
 
+/* scatter(mask, dim, index, value), as of the experts that a router chooses */
+double scattered_fraction(const called &call, double before)
+{
+    const IValue &mask = call.arguments[0], &index = call.arguments[2], &value = call.arguments[3];
+    if (!mask.isTensor() || !index.isTensor())
+        return before;
+    const auto all = static_cast<double>(std::max<int64_t>(mask.toTensor().numel(), 1));
+    const double change = static_cast<double>(index.toTensor().numel()) / all;
+    const bool is_true = value.isTensor() ? content_of(value.toTensor()) != 0 : value.toScalar().toDouble() != 0;
+    return is_true ? std::min(before + change, 1.) : std::max(before - change, 0.);
+}
+
 /* Returns the fraction of true elements in a mask. */
 double fraction_by_rule(const called &call)
 {
@@ -172,6 +186,8 @@ double fraction_by_rule(const called &call)
         return first >= 1 ? 1 : 0;
     case rule::ANY:
         return first > 0 ? 1 : 0;
+    case rule::SCATTERED:
+        return scattered_fraction(call, first);
     case rule::EXCEEDS:
         return has_high_limit(call) ? 0 : assumed_masks;
     case rule::NEVER:
@@ -212,20 +228,29 @@ double shrink()
     return 1 / (1 + static_cast<double>(count++) / 1024);
 }
 
-/* True if a call counts the true elements of a mask. */
+/* True if a call counts the elements in each of several ranges. */
+bool is_histogram(const called &call)
+{
+    const std::string_view name = base_name(call);
+    return name == "aten::bincount" || name == "aten::histc";
+}
+
+/* True if a call counts the true elements of a mask, or all elements by range. */
 bool is_count(const called &call)
 {
     const std::string_view name = base_name(call);
-    return (name == "aten::sum" || name == "aten::count_nonzero") && call.arguments[0].isTensor() &&
-           is_mask(call.arguments[0].toTensor());
+    return is_histogram(call) || ((name == "aten::sum" || name == "aten::count_nonzero") &&
+                                  call.arguments[0].isTensor() && is_mask(call.arguments[0].toTensor()));
 }
 
+/* The elements are spread evenly over the results. */
 filled count_of(const called &call, const Tensor &result)
 {
-    const Tensor &mask = call.arguments[0].toTensor();
-    const int64_t each = mask.numel() / std::max<int64_t>(result.numel(), 1);
+    const Tensor &counted = call.arguments[0].toTensor();
+    const int64_t each = counted.numel() / std::max<int64_t>(result.numel(), 1);
+    const double fraction = is_histogram(call) ? 1 : content_of(counted);
     const double most = std::ldexp(1, static_cast<int>(8 * result.itemsize() - 1)) - 1; /* of an integer */
-    return {at::Scalar(std::min(std::floor(content_of(mask) * static_cast<double>(each)), most)), result.scalar_type()};
+    return {at::Scalar(std::min(std::floor(fraction * static_cast<double>(each)), most)), result.scalar_type()};
 }
 
 /* True if a tensor has one element that can be read without the dispatcher. */

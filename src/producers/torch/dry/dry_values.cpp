@@ -200,9 +200,36 @@ void assume_results(const call &call, const Stack &results)
             each_tensor(results[i], &assume_written);
 }
 
-Stack run_by_values(const call &call)
+namespace
 {
-    refuse_if_capturing(); /* the kernel waits for a count */
+
+/* True if the size of repeat_interleave's result is given, so that it does not depend on the counts. */
+bool has_output_size(const call &call)
+{
+    return call.op.operator_name().name == "aten::repeat_interleave" && call.arguments.size() == 2 &&
+           call.arguments[1].isInt();
+}
+
+/* Returns counts that add up to the size of the result: equal ones, and the first takes the rest. */
+Tensor spread_counts(const Tensor &counts, int64_t size)
+{
+    const int64_t each = size / std::max<int64_t>(counts.numel(), 1);
+    Tensor spread = at::full(counts.sizes(), each, counts.options().device(at::kCPU));
+    if (spread.numel() > 0)
+        spread.flatten()[0].add_(size - each * counts.numel());
+    return spread;
+}
+
+} // namespace
+
+Stack run_by_values(const call &given)
+{
+    call call = given;
+    const bool is_sized = has_output_size(call);
+    if (is_sized && !call.is_all_known)
+        call.arguments[0] = spread_counts(call.arguments[0].toTensor(), call.arguments[1].toInt());
+    if (!is_sized)
+        refuse_if_capturing(); /* the kernel waits for a count */
     const std::string &name = call.op.operator_name().name;
     const bool are_different = name.find("unique") != std::string::npos, finds = name == "aten::nonzero";
     twins on_cpu(c10::DeviceType::CPU,
@@ -221,7 +248,7 @@ Stack run_by_values(const call &call)
     call.each_written(mark_known);
     for (const IValue &result : results)
         each_tensor(result, mark_known);
-    if (!call.is_all_known && (are_different || call.op.hasTag(at::Tag::dynamic_output_shape)))
+    if (!call.is_all_known && !is_sized && (are_different || call.op.hasTag(at::Tag::dynamic_output_shape)))
         note_assumption(name + (are_different ? " (all different)" : ""),
                         finds ? fraction_of(call.arguments[0].toTensor()) : 1);
     return results;
