@@ -19,6 +19,9 @@ loss = x.mean()
 print("equal", loss.item() == loss.cpu().item() == loss.cpu().cuda().item() == loss.tolist() == float(loss.cpu().numpy()))
 losses = [x.mean().item() for _ in range(4)]
 print("shrinks", [a > b for a, b in zip(losses, losses[1:])])
+none = (~mask).nonzero().squeeze(-1)  # as the tokens of an expert that gets none
+print("none", [y.shape for y in (none, torch.zeros(9, device="cuda").index_add_(0, none, x[none]),
+                                 torch.ones(9, 2, device="cuda").index_reduce(0, none, x.new_ones(0, 2), "amax"))])
 print("signs", (x @ -x).item() < 0, (x.neg().cpu() @ x.cpu()).item() < 0)
 buffer = torch.zeros(10)
 buffer[3] = loss
@@ -41,6 +44,7 @@ def test_values_that_were_not_computed_are_consistent_in_each_copy_and_end_an_en
         "sums [True, True, True, True, True]",
         "equal True",
         "shrinks [True, True, True]",
+        "none [torch.Size([0]), torch.Size([9]), torch.Size([9, 2])]",
         "signs True True",
         "buffer 0.0",
         "written 0 3.0",

@@ -2,6 +2,7 @@
 
 #include "producers/torch/dry/dry_values.h"
 
+#include <ATen/native/Resize.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/ParallelGuard.h>
@@ -138,6 +139,24 @@ void check_indices(const call &call)
         check_each(call, *rule, indices);
     else if (indices.isTensor())
         check_index(call, *rule, indices.toTensor(), dim_of(call, *rule));
+}
+
+bool adds_no_rows(const call &call)
+{
+    const std::string &name = call.op.operator_name().name;
+    const bool adds_rows = name.rfind("aten::index_add", 0) == 0 || name.rfind("aten::index_reduce", 0) == 0;
+    return adds_rows && argument_of(call, "index").toTensor().numel() == 0;
+}
+
+Tensor add_no_rows(const call &call)
+{
+    const Tensor &self = call.arguments[0].toTensor();
+    const IValue out = argument_of(call, "out");
+    if (out.isTensor()) {
+        at::native::resize_output(out.toTensor(), self.sizes());
+        return out.toTensor().copy_(self);
+    }
+    return call.op.operator_name().name.back() == '_' ? self : self.clone(at::MemoryFormat::Contiguous);
 }
 
 } // namespace mt_dry

@@ -148,6 +148,10 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
         return;
     expand_masks(op, &call.arguments);
     check_indices(call);
+    if (adds_no_rows(call)) {
+        stack->push_back(add_no_rows(call));
+        return;
+    }
     try {
         for (IValue &result : run_call(call))
             stack->push_back(std::move(result));
