@@ -26,6 +26,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/PythonDispatcherTLS.h>
 
 namespace mt_dry
 {
@@ -138,6 +139,8 @@ Stack run_call(const call &call)
 
 void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
 {
+    const c10::impl::DisablePythonDispatcher
+        without; /* functions for shapes and values are no part of a traced graph */
     call call(op, *stack);
     stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
     if (fill_by_mask(op, call.arguments)) {
