@@ -86,7 +86,8 @@ PARTS = {
     "compilers": Part("dry/compilers.py", (
         "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
         "compiled programs are not run as eager ones"),
-    "frames": Part("dry/compilers.py", ("torch._dynamo.trace_rules.add(import_name)",), "Dynamo may compile frames of memtrace"),
+    "frames": Part("dry/compilers.py", (
+        "torch._dynamo.trace_rules.SKIP_DIRS", "torch._dynamo.trace_rules._recompile_re"), "Dynamo may compile frames of memtrace"),
     "compiled optimizers": Part("dry/compilers.py", ("torch._dynamo.variables.optimizer.OptimizerVariable.call_method",),
                                 "steps of compiled optimizers are not counted"),
     "Inductor's kernels": Part("dry/inductor.py", (
@@ -240,9 +241,20 @@ def replace(name: str, value: Any) -> Replaced:
 
 
 def wrap(name: str, around: Callable[..., Any]) -> Replaced:
-    """Redirects calls of a function in the table to `around`, whose first argument is the function."""
+    """Redirects calls of a function in the table to `around`, whose first argument is the function. Dynamo traces the function."""
     original = original_of(name)
-    return Replaced(name, lambda *given, **named: around(original, *given, **named))
+
+    def call(*given: Any, **named: Any) -> Any:
+        return around(original, *given, **named)
+
+    return Replaced(name, traced_as(original, call))
+
+
+def traced_as(original: Any, replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes Dynamo trace a function instead of its replacement, as it does for what torch.compile returns. Returns the
+    replacement."""
+    replacement._torchdynamo_inline = original  # type: ignore[attr-defined]
+    return replacement
 
 
 def obstacle_of(name: str) -> str:

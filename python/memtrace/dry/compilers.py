@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
+import pathlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -60,12 +62,21 @@ def replace_compile(note: Callable[[str], None]) -> None:
     replace("torch.compile", compile)
 
 
+def own_places() -> list[str]:
+    """Returns folders and files of memtrace whose frames Dynamo is not to compile: all but changes.py, if it is used, since that
+    puts frames between the program's. Few places, since Dynamo compares them with the file of each function that it traces."""
+    package = pathlib.Path(__file__).parents[1]
+    if CHANGES not in sys.modules:
+        return [f"{package}{os.sep}"]
+    others = (path for path in (*package.glob("*"), *package.glob("dry/*")) if path.name != "dry")
+    return [str(path) for path in others if path.name != "changes.py"]
+
+
 def skip_own_frames(rules: Any) -> None:
-    """Has Dynamo compile no frame of memtrace, but for those that changes of the program put between the program's. `rules` is
-    torch._dynamo.trace_rules."""
+    """Has Dynamo compile no frame of memtrace. `rules` is torch._dynamo.trace_rules."""
     if has("frames"):
-        for name in filter(lambda name: name.startswith(f"{__package__}.") and name != CHANGES, list(sys.modules)):
-            rules.add(name)
+        rules.SKIP_DIRS.extend(own_places())
+        rules._recompile_re()
 
 
 def follow_optimizers(module: Any) -> None:
@@ -81,10 +92,10 @@ def follow_optimizers(module: Any) -> None:
     replace("torch._dynamo.variables.optimizer.OptimizerVariable.call_method", call_method)
 
 
-def begin(cards: Any, labels: Labels, note: Callable[[str], None]) -> None:
+def begin(cards: Any, labels: Labels, note: Callable[[str], None], assume: Callable[[str, float], None]) -> None:
     torch._C._jit_override_can_fuse_on_gpu(False)
     torch._C._jit_set_texpr_fuser_enabled(False)
     replace_compile(note)
     if not settings().eager:
-        inductor.begin(cards, labels)
+        inductor.begin(cards, labels, assume)
         follow({"torch._dynamo.trace_rules": skip_own_frames, "torch._dynamo.variables.optimizer": follow_optimizers})

@@ -8,6 +8,8 @@ from typing import Any, ContextManager, Protocol
 
 import torch
 
+from .._private_names import traced_as
+
 MODULE = "transformers.cache_utils"
 METHODS = ("update", "update_conv_state", "update_recurrent_state", "early_initialization")  # those that a version lacks are left out
 CACHE = "key-value cache"  # the class of a span whose blocks have this role
@@ -46,7 +48,7 @@ class Caches:
             with self.labels.labelled("Cache", "cache", CACHE):
                 return original(*given, **named)
 
-        return call
+        return traced_as(original, call)
 
     def remove(self) -> None:
         for name, original in self.originals.items():
