@@ -29,6 +29,7 @@ from .overlay import DATA, Overlay
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 NEW = os.O_CREAT | os.O_EXCL
+EVENTS = frozenset(("open", "os.remove", "os.rename", "os.truncate", "tempfile.mkstemp", "tempfile.mkdtemp"))  # that may change files
 MODES = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": NEW}
 READING = "stat", "access", "getxattr", "listxattr"
 READING_LINKS = "lstat", "readlink"
@@ -111,7 +112,7 @@ class Redirection:
         self.replace = self.rename
 
     def watch(self, event: str, given: tuple[Any, ...]) -> None:
-        """Refuses what would change a file of the user: an audit hook."""
+        """Refuses what would change a file of the user, by an audit event."""
         if event in ("tempfile.mkstemp", "tempfile.mkdtemp"):
             self.note_temporary(os.fsdecode(given[0]))
         elif event == "open":
@@ -321,11 +322,16 @@ class Installed:
         self.pairs = [(getattr(real, name), getattr(self.redirection, name)) for name in vars(real)]
         self.is_active = False
         self.shutil: dict[str, Any] = {}
-        sys.addaudithook(self.watch)
+        sys.addaudithook(self.hook())
 
-    def watch(self, event: str, given: tuple[Any, ...]) -> None:
-        if self.is_active and event in ("open", "os.remove", "os.rename", "os.truncate", "tempfile.mkstemp", "tempfile.mkdtemp"):
-            self.redirection.watch(event, given)
+    def hook(self) -> Callable[[str, tuple[Any, ...]], None]:
+        """Returns the audit hook, a function: Python takes three times as long to call a method, and a compiler makes hundreds of
+        thousands of events."""
+        def watch(event: str, given: tuple[Any, ...]) -> None:
+            if event in EVENTS and self.is_active:
+                self.redirection.watch(event, given)
+
+        return watch
 
     def begin(self) -> None:
         replace_everywhere({id(before): after for before, after in self.pairs})
