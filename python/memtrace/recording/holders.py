@@ -28,7 +28,7 @@ import torch
 from .holder_names import Holder, Names, Reference
 from .holder_paths import FunctionCache, fields_of
 from .labels import start_of
-from .live_objects import objects_of
+from .live_objects import Live, live_now, objects_of
 from .weak_tensors import WeakTensor
 
 PATIENCE = 20.0  # seconds for a child that counts
@@ -63,14 +63,10 @@ def is_on_card(tensor: torch.Tensor) -> bool:
     return type(tensor).__name__ != "FakeTensor" and start_of(tensor) != 0
 
 
-def tensors_to_name() -> list[torch.Tensor]:
+def tensors_to_name(live: Live) -> list[torch.Tensor]:
     """Returns the tensors on cards whose holders are not known."""
-    return unknown_tensors(*objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer))
-
-
-def unknown_tensors(tensors: list[torch.Tensor], modules: list[Any], optimizers: list[Any]) -> list[torch.Tensor]:
-    known = known_tensors(modules, optimizers)
-    return [tensor for tensor in tensors if id(tensor) not in known and not isinstance(tensor, torch.nn.Parameter)
+    known = known_tensors(live.modules, live.optimizers)
+    return [tensor for tensor in live.tensors if id(tensor) not in known and not isinstance(tensor, torch.nn.Parameter)
             and is_on_card(tensor)]
 
 
@@ -84,7 +80,7 @@ NOTHING: tuple[int, int, frozenset[int]] = (0, 0, frozenset())
 def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, before: Optional[Sizes] = None) -> Census:
     """Returns the holders of tensors on cards, by name. `frames` are the running ones; `tensors` None: all with unknown holders.
     `before`, from an earlier census, is needed to find chains."""
-    asked = tensors_to_name() if tensors is None else tensors
+    asked = tensors_to_name(live_now()) if tensors is None else tensors
     names = Names(asked, frames)
     found: Census = {}
     for tensor in asked:

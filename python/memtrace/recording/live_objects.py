@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import gc
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Live(NamedTuple):
+    """The tensors, modules and optimizers at one moment."""
+
+    tensors: list[torch.Tensor]
+    modules: list[torch.nn.Module]
+    optimizers: list[Any]
+
+
+def live_now() -> Live:
+    """Returns what there is now. Keep it in local variables: a search for holders would name an attribute."""
+    return Live(*objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer))
 
 
 def objects_of(*kinds: type) -> list[list[Any]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 
 from .holder_names import Names
-from .live_objects import objects_of
+from .live_objects import Live, objects_of
 from .not_updated import MOST_OPTIMIZERS, SECOND, Needless
 from .spread import local_of
 from .weak_tensors import WeakTensor
@@ -96,10 +96,10 @@ class Detaching:
         if self.is_following:
             self.reached.append(reach_of(roots))
 
-    def before_step(self, optimizer: Any, frames: list[Any]) -> list[Needless]:
+    def before_step(self, optimizer: Any, frames: list[Any], live: Optional[Live]) -> list[Needless]:
         """Returns the gradients that were cleared before this step, though a backward of another step had computed them."""
-        if not self.steps:
-            self.steps.update({one: 0 for one in objects_of(torch.optim.Optimizer)[0]})
+        if not self.steps and live is not None:
+            self.steps.update({one: 0 for one in live.optimizers})
         self.steps[optimizer] = self.steps.get(optimizer, 0) + 1
         found = list(self._cleared_before(optimizer))
         if self.steps[optimizer] == SECOND:

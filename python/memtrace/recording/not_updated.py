@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 
 from .holder_names import Names
-from .live_objects import objects_of
+from .live_objects import Live
 from .spread import local_of
 
 SECOND = 2  # the step of an optimizer at which parameters are compared with its first step
@@ -34,18 +34,21 @@ class Gradients:
         self.steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.versions: dict[int, int] = {}  # of the parameters without an optimizer at a first step, by id
 
-    def before_step(self, optimizer: Any, frames: list[Any]) -> list[Needless]:
-        """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
-        the parameter's version."""
+    def compares(self, optimizer: Any) -> bool:
+        """True if the next step of an optimizer is one of the two that are compared."""
         step = self.steps.get(optimizer, 0) + 1
-        if step > SECOND or (step == 1 and len(self.steps) == MOST_OPTIMIZERS):
+        return step <= SECOND and (step > 1 or len(self.steps) < MOST_OPTIMIZERS)
+
+    def before_step(self, optimizer: Any, frames: list[Any], live: Optional[Live]) -> list[Needless]:
+        """Returns the modules, at the second step of an optimizer. A program that changes a parameter without an optimizer changes
+        the parameter's version. `live` None: the step is not compared."""
+        if live is None:
             return []
-        self.steps[optimizer] = step
-        optimizers, modules = objects_of(torch.optim.Optimizer, torch.nn.Module)
-        without = without_optimizer(modules, optimizers)
+        self.steps[optimizer] = step = self.steps.get(optimizer, 0) + 1
+        without = without_optimizer(live.modules, live.optimizers)
         if step == SECOND:
             unchanged = {number for number, one in without.items() if self.versions.get(number) == one._version}
-            return list(merged(described(modules, unchanged, frames)))
+            return list(merged(described(live.modules, unchanged, frames)))
         self.versions.update({number: one._version for number, one in without.items()})
         return []
 

@@ -18,6 +18,7 @@ from .frames import frames_from, frames_of_error
 from .holder_names import Holder
 from .iterations import Iterations, Loop, caller
 from .labels import tensors_of
+from .live_objects import Live, live_now
 from .not_detached import Detaching
 from .not_updated import MOST_OPTIMIZERS, Gradients, Needless
 from .program_phases import ProgramPhases
@@ -97,15 +98,18 @@ class Observer:
         of another optimizer and cleared."""
         if self.searches > 0:
             frames = frames_from(sys._getframe(1))
+            live = live_now() if self.gradients.compares(optimizer) else None
             self.updates[optimizer] = self.updates.get(optimizer, 0) + 1
-            if self.updates[optimizer] == KEPT_FROM and len(self.updates) <= MOST_OPTIMIZERS:
-                self._search_outputs(frames)
-            yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames))
-            yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames))
+            keeps_outputs = self.updates[optimizer] == KEPT_FROM and len(self.updates) <= MOST_OPTIMIZERS
+            outputs = graphs_to_name(live) if live is not None and keeps_outputs else []
+            yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames, live))
+            yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames, live))
+            live = None  # so that only the program refers to tensors when their holders are measured
+            if keeps_outputs:
+                self._search_outputs(frames, outputs)
 
-    def _search_outputs(self, frames: list[Any]) -> None:
-        """Stores the holders of tensors with graphs that variables kept through backward, such as logits."""
-        tensors = [one for one in holders.tensors_to_name() if one.grad_fn is not None]
+    def _search_outputs(self, frames: list[Any], tensors: list[torch.Tensor]) -> None:
+        """Stores the holders of tensors with graphs that variables kept through backward, such as logits. Clears the list."""
         least = self.library.memtrace_torch_live() // LEAST_SHARE
         large = sorted((one for one in holders.census(frames, tensors).values() if one.size >= least and one.is_reached),
                        key=lambda one: -one.size)
@@ -121,13 +125,15 @@ class Observer:
     def _search_kept(self, step: int) -> None:
         """Stores the holders of tensors that live through a step, such as a checkpoint, and of copies of the weights."""
         frames = frames_from(caller())
-        copies = self._label_copies(frames) if step in COPIES_AT or (step > KEPT_TO and self._has_later_copy()) else {}
+        live = live_now() if step in COPIES_AT or (step > KEPT_TO and self._has_later_copy()) else None
+        copies = self._label_copies(frames, live) if live is not None else {}
         if step > KEPT_TO:
             for copy in copies.values():
                 self._store_one(copy, copy.size, None)
-        elif step == KEPT_FROM:
-            self.kept = [WeakTensor(tensor) for tensor in holders.tensors_to_name()]
+        elif step == KEPT_FROM and live is not None:
+            self.kept = [WeakTensor(tensor) for tensor in holders.tensors_to_name(live)]
         elif step == KEPT_TO:
+            live = None
             tensors = [tensor for tensor in (weak() for weak in self.kept) if tensor is not None]
             least = self.library.memtrace_torch_live() // LEAST_SHARE
             for holder in {**holders.census(frames, tensors), **copies}.values():
@@ -140,10 +146,10 @@ class Observer:
         self.later_copies -= has
         return has
 
-    def _label_copies(self, frames: list[Any]) -> dict[tuple[str, str, str], Holder]:
+    def _label_copies(self, frames: list[Any], live: Live) -> dict[tuple[str, str, str], Holder]:
         """Returns the holders of copies of the weights by name, and gives the copies a role of their own."""
-        found = [one for one in weight_copies(self._is_called, frames) if one.holder.key not in self.loaded]
-        self.live_with_copies, self.least_copy = self.library.memtrace_torch_live(), least_copy()
+        found = [one for one in weight_copies(live, self._is_called, frames) if one.holder.key not in self.loaded]
+        self.live_with_copies, self.least_copy = self.library.memtrace_torch_live(), least_copy(live.optimizers)
         for copy in found:
             for address in copy.holder.blocks:
                 self.library.memtrace_torch_copy_of_weights(address, copy.name.encode())
@@ -285,3 +291,8 @@ class Observer:
         self.loaded |= found.keys()
         tensors.clear()  # so that only the program refers to them
         self._store(list(found.values()))
+
+
+def graphs_to_name(live: Live) -> list[torch.Tensor]:
+    """Returns the tensors with graphs whose holders are not known."""
+    return [one for one in holders.tensors_to_name(live) if one.grad_fn is not None]

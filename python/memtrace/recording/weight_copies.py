@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from .holder_names import Holder, Names, attribute_of
-from .holders import census, unknown_tensors
+from .holders import census, tensors_to_name
 from .labels import start_of
-from .live_objects import objects_of
+from .live_objects import Live
 from .spread import local_of
 
 Alike = Callable[[list[torch.Tensor]], list[torch.Tensor]]  # returns the tensors with the shapes of trained weights
@@ -37,9 +37,9 @@ class Idle(NamedTuple):
     name: str  # in its parent
 
 
-def least_copy() -> int:
+def least_copy(optimizers: list[Any]) -> int:
     """Returns the least bytes of a copy of the trained weights."""
-    return least_bytes(trained_by(objects_of(torch.optim.Optimizer)[0]))
+    return least_bytes(trained_by(optimizers))
 
 
 def trained_by(optimizers: list[Any]) -> list[torch.Tensor]:
@@ -50,11 +50,10 @@ def least_bytes(trained: list[torch.Tensor]) -> int:
     return sum(one.nbytes for one in trained) // LEAST_SHARE
 
 
-def weight_copies(is_called: Callable[[Any], bool], frames: list[Any]) -> Iterator[Copy]:
+def weight_copies(live: Live, is_called: Callable[[Any], bool], frames: list[Any]) -> Iterator[Copy]:
     """Yields the copies of the trained weights. `is_called` returns true for a module that the program calls: another model
     with the same shapes, such as a teacher, is no copy."""
-    tensors, modules, optimizers = objects_of(torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
-    trained = trained_by(optimizers)
+    trained = trained_by(live.optimizers)
     shapes, addresses = {one.shape for one in trained}, {start_of(one) for one in trained}
     least = least_bytes(trained)
 
@@ -63,10 +62,10 @@ def weight_copies(is_called: Callable[[Any], bool], frames: list[Any]) -> Iterat
 
     if not trained:
         return
-    model = name_of_model(modules, trained[0])
-    copied = [one for one in copied_modules(modules, addresses, is_called, frames, alike) if one.size >= least]
+    model = name_of_model(live.modules, trained[0])
+    copied = [one for one in copied_modules(live.modules, addresses, is_called, frames, alike) if one.size >= least]
     of_modules = {start for one in copied for start in one.blocks}
-    others = [one for one in unknown_tensors(tensors, modules, optimizers) if start_of(one) not in of_modules]
+    others = [one for one in tensors_to_name(live) if start_of(one) not in of_modules]
     for holder in (*copied, *census(frames, alike(others)).values()):
         if holder.size >= least and not holder.has_graph:
             holder.is_copy = True
