@@ -10,7 +10,7 @@ import ast
 import builtins
 import inspect
 import weakref
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 LANGUAGE = "triton.language"
 STORING = "store", "atomic"  # parts of the names of functions that write through their first argument, or through their object
@@ -81,40 +81,38 @@ def is_kernel(value: Any) -> bool:
     return hasattr(value, "fn") and hasattr(value, "parse") and hasattr(value, "arg_names")
 
 
-class Flow(ast.NodeVisitor):
+class Assignment(NamedTuple):
+    names: list[str]  # of the variables that get the value, or a part of it
+    value: ast.expr
+
+
+class Flow:
     """How the pointers of one kernel flow. `carried` has the parameters whose pointers a variable may hold."""
 
     def __init__(self, kernel: Any) -> None:
         self.parameters = frozenset(each.name for each in kernel.params if not each.is_constexpr)
         self.carried = {name: frozenset({name}) for name in self.parameters}
         self.names = {name: value for name, value in names_of(kernel).items() if name not in kernel.arg_names}
-        self.tree = tree_of(kernel)
+        nodes = list(ast.walk(tree_of(kernel)))
+        self.assignments = [one for one in map(assignment_of, nodes) if one is not None]
+        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
         self.result: set[str] = set()
 
     def written(self) -> Parameters:
         while self.assign_all():
             pass
-        self.visit(self.tree)
+        for call in self.calls:
+            self.visit(call)
         return frozenset(self.result) & self.parameters
-
-    # ---- assignments ----
 
     def assign_all(self) -> bool:
         """Carries pointers over each assignment once. Returns true if a variable got more."""
         before = dict(self.carried)
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign):
-                self.assign(node.targets, node.value)
-            elif isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-                self.assign([node.target], node.value)
-            elif isinstance(node, (ast.For, ast.comprehension)):
-                self.assign([node.target], node.iter)
+        for one in self.assignments:
+            pointers = self.pointers(one.value)
+            for name in one.names:
+                self.carried[name] = self.carried.get(name, NOTHING) | pointers
         return self.carried != before
-
-    def assign(self, targets: list[Any], value: ast.expr) -> None:
-        pointers = self.pointers(value)
-        for name in (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)):
-            self.carried[name.id] = self.carried.get(name.id, NOTHING) | pointers
 
     # ---- expressions ----
 
@@ -133,8 +131,8 @@ class Flow(ast.NodeVisitor):
 
     # ---- calls ----
 
-    def visit_Call(self, node: ast.Call) -> None:
-        self.generic_visit(node)
+    def visit(self, node: ast.Call) -> None:
+        """Adds what a call may write."""
         function = resolved(node.func, self.names)
         if is_kernel(function):
             self.call(function, node)
@@ -157,6 +155,21 @@ class Flow(ast.NodeVisitor):
             return
         given = dict(zip(kernel.arg_names, node.args)) | {each.arg: each.value for each in node.keywords if each.arg}
         self.result |= self.all_pointers(given[name] for name in written_parameters(kernel) if name in given)
+
+
+def assignment_of(node: ast.AST) -> Optional[Assignment]:
+    """Returns what a node assigns; None if it is no assignment."""
+    if isinstance(node, ast.Assign):
+        return Assignment([name for target in node.targets for name in names_in(target)], node.value)
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        return Assignment(names_in(node.target), node.value)
+    if isinstance(node, (ast.For, ast.comprehension)):
+        return Assignment(names_in(node.target), node.iter)
+    return None
+
+
+def names_in(target: ast.AST) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
 
 
 def name_of(call: ast.Call) -> str:
