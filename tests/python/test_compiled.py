@@ -11,6 +11,7 @@ import torch
 
 from memtrace._declarations import load_torch_library
 from memtrace._library import find_torch_library
+from memtrace._private_names import traced_as
 from memtrace.recording import stacks
 from memtrace.recording.generated import Generated, codes_of, origins_of, path_of, source_nodes
 
@@ -29,6 +30,20 @@ def test_graphs_breaks_recompiles_and_losses_are_those_of_the_program_alone():
         assert found[name] == expected, name
     assert found["plain"]["stats"]["unique_graphs"] == 1 and found["whole_step"]["graph_break"]
     assert all("losses" in case for case in found.values())
+
+
+def test_dynamo_traces_the_function_that_memtrace_redirects():
+    called = []
+
+    class Cache:
+        def update(self, x):
+            return x + 1
+
+    original = Cache.update
+    Cache.update = traced_as(original, lambda *given: called.append(given) or original(*given))
+    cache = Cache()
+    assert torch.compile(lambda x: cache.update(x), backend="eager", fullgraph=True)(torch.ones(1)).item() == 2
+    assert not called and cache.update(1) == 2 and called
 
 
 @pytest.mark.parametrize("expression, path", [

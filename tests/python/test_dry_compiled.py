@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import types
@@ -19,14 +20,14 @@ pytest.importorskip("triton")
 MIB = 1 << 20
 
 PROGRAM = """
-import json, torch
+import json, os, sys, torch, torch._dispatch.python
 from torch import nn
 from torch.nn import functional as F
 from torch._dynamo.utils import counters
 
 said = {}
 def count(what):
-    found = counters["stats"]["unique_graphs"], len(counters["graph_break"])
+    found = counters["stats"]["unique_graphs"], len(counters["graph_break"]), counters["frames"]["total"]
     torch._dynamo.reset()
     counters.clear()
     said[what] = found
@@ -39,6 +40,26 @@ x, scale = torch.arange(4.0, device="cuda"), torch.tensor([2.0], device="cuda")
 out = torch.compile(rounded)(x, scale)
 said["values"] = x.tolist(), scale.tolist(), out.tolist()
 count("function")
+
+# Python functions that memtrace replaces or adds run between the program's.
+def through_host(x):
+    y = x.relu().cpu().numpy()
+    torch._dynamo.graph_break()
+    print(os.stat("program.py").st_size, file=sys.stderr)
+    return x.exp() + len(y)
+torch.compile(through_host)(x)
+count("through_host")
+
+# Operators with values, while a compiler traces: as in benchmarks of convolutions.
+with torch._dispatch.python.enable_python_dispatcher():
+    said["dispatched"] = F.conv2d(x.view(1, 1, 2, 2), x.view(1, 1, 2, 2)).shape
+
+# A loop whose condition a kernel computes.
+from torch._higher_order_ops.while_loop import while_loop
+def looped(x):
+    return while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * 2), (torch.tensor(0, device="cuda"), x))
+torch.compile(looped, fullgraph=True)(x)
+count("looped")
 
 # A model and its optimizer, both compiled. The steps of the optimizer end the steps of training.
 model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 64)).cuda()
@@ -101,6 +122,10 @@ def dry(folder, source, *options, **variables):
                            "program.py"], cwd=folder, capture_output=True, text=True, env={**environment, **variables})
 
 
+def line_of(begin):
+    return next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.startswith(begin))
+
+
 def ask(folder, *words):
     told = subprocess.run([find_program(), *words, "--json"], cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(told.stdout)
@@ -114,20 +139,35 @@ def run(tmp_path_factory):
     users.mkdir()
     done = dry(folder, PROGRAM, TMPDIR=str(users), XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", ""))
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), ask(folder, "runs")["rows"][0], ask(folder, "peak"), [path.name for path in users.iterdir()]
+    told = subprocess.run([find_program(), "peak"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    return ({**json.loads(done.stdout), "told": told}, ask(folder, "runs")["rows"][0], ask(folder, "peak"),
+            [path.name for path in users.iterdir()])
 
 
 def test_what_a_compiled_kernel_writes_is_unknown_and_nothing_else(run):
     said, stored, *_ = run
     assert said["values"][:2] == [[0.0, 1.0, 2.0, 3.0], [2.0]]
-    assert [row["line"] for row in stored["assumed"]] == [next(
-        number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.startswith('said["values"]'))]
+    others = line_of("def looped"), *range(line_of("def through_host"), line_of("torch.compile(through_host"))
+    assert [row["line"] for row in stored["assumed"] if row["line"] not in others] == [line_of('said["values"]')]
 
 
 def test_graphs_break_where_they_do_on_a_card(run):
     said, *_ = run
-    assert said["function"] == [1, 0] and said["lengths"] == [2, 0] and said["graphed"] == [1, 0]
-    assert said["training"] == [2, 1]  # torch.optim itself asks for a break
+    assert said["function"] == [1, 0, 1] and said["lengths"] == [2, 0, 2] and said["graphed"] == [1, 0, 1]
+    assert said["dispatched"] == [1, 1, 1, 1] and said["looped"][:2] == [1, 0] and said["through_host"][:2] == [2, 3]  # as on the host: a requested break, stat and print
+    assert said["training"][:2] == [2, 1]  # torch.optim itself asks for a break
+
+
+def test_places_are_the_program_s_and_not_those_of_generated_code(run):
+    said, stored, *_ = run
+    assert {pathlib.Path(row["file"]).name for row in stored["assumed"]} == {"program.py"}
+    assert "program.py:" in said["told"] and not re.search(r"\bc[a-z2-7]{51}\.py", said["told"])
+
+
+def test_a_loop_of_compiled_code_makes_a_few_iterations(run):
+    _, stored, *_ = run
+    assert [(row["line"], row["value"]) for row in stored["assumed"] if row["name"] == "iterations of a while_loop"] == [
+        (line_of("def looped"), 2)]
 
 
 def test_steps_of_a_compiled_optimizer_are_counted(run):

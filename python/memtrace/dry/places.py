@@ -9,6 +9,8 @@ import sysconfig
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
+from ..recording.generated import is_generated
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARIES = "stdlib", "platstdlib", "purelib", "platlib", "scripts"  # of sysconfig
 PACKAGES = "-packages" + os.sep
@@ -27,8 +29,8 @@ class Place(NamedTuple):
 
 
 def is_users(file: str) -> bool:
-    """True for a file of the user's own program, and not of a library."""
-    return not file.startswith(OTHERS) and not file.startswith("<") and PACKAGES not in file
+    """True for a file of the user's own program, and not of a library or a compiler."""
+    return not file.startswith((*OTHERS, "<")) and PACKAGES not in file and not is_generated(file)
 
 
 def is_librarys(file: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .generated import is_generated
+
 LIBRARIES = {os.path.realpath(folder) for folder in (os.path.dirname(os.path.dirname(torch.__file__)), *(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))}
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,8 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 @functools.lru_cache(maxsize=None)
 def is_of_library(file: str) -> bool:
-    """True for a file of Python or of an installed package."""
-    return any(os.path.realpath(file).startswith(folder + os.sep) for folder in LIBRARIES)
+    """True for a file of Python or of an installed package, and for code that a compiler generated."""
+    return is_generated(file) or any(os.path.realpath(file).startswith(folder + os.sep) for folder in LIBRARIES)
 
 
 def is_own(frame: Any) -> bool:

@@ -30,6 +30,7 @@ BASE = re.compile(r"[LG]\['[^']*'\](?:\.__closure__\[\d+\]\.cell_contents)?")
 # The names of modules in modules that only wrap them. They are not part of a path, as in the names of a state_dict.
 WRAPPED = "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"
 COMPILER = "torch._inductor.compile_fx"
+FILE = re.compile(r"(^|[/\\])c[a-z2-7]{51}\.py$")  # of generated code, by a hash in base 32
 
 
 class Origin(NamedTuple):
@@ -38,6 +39,11 @@ class Origin(NamedTuple):
     root: str  # the class of the module where `path` begins; "" if it is unknown
     path: str  # "model.layers.0.mlp"
     kinds: tuple[str, ...]  # the classes of the modules around it, outermost first, and its own
+
+
+def is_generated(file: str) -> bool:
+    """True for a file that Inductor generated."""
+    return FILE.search(file) is not None
 
 
 def path_of(expression: str) -> str:

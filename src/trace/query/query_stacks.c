@@ -92,6 +92,15 @@ mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, con
     return mt_trace_callers_visit(trace, run, set_caller, &called);
 }
 
+enum { GENERATED_LENGTH = 52 };
+
+/* True for the name of a file that PyTorch's Inductor generates: "c" and 51 digits of a hash in base 32. */
+static bool is_generated(const char *name)
+{
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz234567";
+    return name[0] == 'c' && strspn(name, digits) == GENERATED_LENGTH && strcmp(name + GENERATED_LENGTH, ".py") == 0;
+}
+
 bool mt_stack_file_is_own(const char *file)
 {
     static const char *const others[] = {"site-packages", "dist-packages", "lib/python3", "\\Lib\\", "<frozen"};
@@ -99,7 +108,8 @@ bool mt_stack_file_is_own(const char *file)
     bool is_own = length > 3 && strcmp(file + length - 3, ".py") == 0 && strncmp(file, "torch/", 6) != 0;
     for (size_t i = 0; i < sizeof others / sizeof others[0] && is_own; i++)
         is_own = strstr(file, others[i]) == NULL;
-    return is_own;
+    const char *slash = strrchr(file, '/');
+    return is_own && !is_generated(slash != NULL ? slash + 1 : file);
 }
 
 const struct mt_stack_row *mt_stack_own(const struct mt_stack_row *stacks, size_t count, uint32_t stack)
