@@ -26,7 +26,7 @@ import torch
 from .._private_names import has, original_of, replace, wrap
 from .._settings import settings
 from ..recording.labels import Labels
-from . import cache
+from . import cache, while_loops
 from .imported import follow
 from .inductor_choices import Choices
 from .triton_writes import written_parameters
@@ -164,7 +164,7 @@ def folder_for_graphs(has_choices: bool) -> str:
     return folder
 
 
-def change(cards: Any, choices: Choices) -> None:
+def change(cards: Any, choices: Choices, assume: Callable[[str, float], None]) -> None:
     """Changes Inductor, whose modules are imported."""
     global is_changed
     for name in MODULES:
@@ -179,11 +179,13 @@ def change(cards: Any, choices: Choices) -> None:
     wrap("torch._inductor.compile_fx.compile_fx", compile_to_python)
     wrap("torch._inductor.graph.GraphLowering.__init__", make_python_graph)
     choices.begin()
+    if has("generated code"):
+        while_loops.limit(cards.device.memtrace_dry_is_known, assume)
 
 
-def begin(cards: Any, labels: Labels) -> None:
-    """Changes Inductor once it is imported."""
+def begin(cards: Any, labels: Labels, assume: Callable[[str, float], None]) -> None:
+    """Changes Inductor once it is imported. `assume` is called with values that are not computed: what they are, and the value."""
     choices = Choices(labels, pathlib.Path(settings().inductor_cache).absolute() if settings().inductor_cache else None)
     os.environ[FOLDER] = folder_for_graphs(choices.given is not None)
     follow({"torch._inductor.config": configure,
-            "torch._inductor.compile_fx": lambda module: change(cards, choices)})
+            "torch._inductor.compile_fx": lambda module: change(cards, choices, assume)})

@@ -377,7 +377,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     close_at_exit(watcher)
     replaced.replace(cards, watcher.label_parameter)
     if has("compilers"):
-        compilers.begin(cards, watcher, replaced.notes.note)
+        compilers.begin(cards, watcher, replaced.notes.note, replaced.notes.assume)
     driver.Driver(cards.count, cards.device).install()
     ranks.install()
     follow_loaders(watcher.loops)
