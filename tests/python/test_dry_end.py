@@ -560,3 +560,24 @@ outputs.clear()
 """)
     assert "live memory grows: 1.00 MiB an iteration (program.py:19)\n" in said.stderr
     assert said.stderr.splitlines()[-1].endswith(" free")
+
+
+def test_optimizers_that_hooks_of_gradients_call_make_one_step_of_a_backward(tmp_path):
+    dry = Dry(tmp_path)
+    said = dry.run("""
+import torch
+from torch import nn
+net = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8))).cuda()
+optimizers = {parameter: torch.optim.Adam([parameter], foreach=False) for parameter in net.parameters()}
+def update(parameter):
+    optimizers[parameter].step()
+    optimizers[parameter].zero_grad()
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(update)
+for step in range(20):
+    net(torch.randn(64, 256, device="cuda")).square().mean().backward()
+    print(step)
+""")
+    assert said.stdout.split() == ["0", "1", "2"]
+    assert dry.rows("SELECT ended_by FROM run") == [("settled",)] and "after 3 iterations" in said.stderr
+    assert dry.rows("SELECT kind FROM caveat WHERE kind = 'growth'") == []  # which states of the first step would be

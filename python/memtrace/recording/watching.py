@@ -79,6 +79,7 @@ class Watcher(Labels):
         self.has_own_steps = self.step_prefix is not None  # the program marks its steps
         self.has_optimizer: Optional[bool] = None  # None: unknown yet
         self.sees_updates = False  # an optimizer's step was seen; compiled steps are not
+        self.updates_in_backward = False  # by optimizers that hooks of gradients call: the next forward ends the training step
         self.unseen: Optional[weakref.WeakSet[Any]] = None  # optimizers with compiled steps; None: not searched yet
         self.knows_roots = has("roots of backward")
         self.begins_at_forward = False  # a step began with the forward of a module; compiled ones are not seen
@@ -175,8 +176,9 @@ class Watcher(Labels):
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
         self.observer.begin_forward(module)
-        if self.in_step and self.ran_backward and not self.has_own_steps and (self._was_updated() or self._updates_itself()):
-            self._end_own_step()  # the program has updated its parameters in its own or compiled code
+        if self.in_step and self.ran_backward and not self.has_own_steps and (
+                self.updates_in_backward or self._was_updated() or self._updates_itself()):
+            self._end_own_step()  # the program has updated its parameters in backward, or in its own or compiled code
         if not self.in_step and not self.has_own_steps and module.training:
             self.in_step, self.ran_backward, self.begins_at_forward = True, False, True
             self.version = Version.of(module)
@@ -200,7 +202,11 @@ class Watcher(Labels):
         super()._after_optimizer(optimizer)
         if optimizer is not None:
             self.observer.after_optimizer(optimizer)
-        self.has_optimizer = self.sees_updates = True
+        self.has_optimizer = True
+        if self.backwards:
+            self.updates_in_backward = True  # hooks of gradients update parameters one by one, until backward ends
+            return
+        self.sees_updates = True
         if self.updates:
             return  # it is part of another one, as in ZeroRedundancyOptimizer
         self._phase("forward", self.data)  # next is the loading of the next step's data
