@@ -199,7 +199,8 @@ LAYOUTS = (
            "`JITFunction`: `parse`, `params`, `arg_names`", "dry/triton_kernels.py", "none", "a launch fails, with the name"),
     Layout("Inductor's `CachingAutotuner`: attributes `fn`, `configs`, `filename`, `inductor_meta`; of its launchers `config`, `n_regs`, "
            "`n_spills`, `shared`, `store_cubin`, `cache_hash`. `AutotuneCache.local_cache`. `torch._inductor.config`: "
-           "`compile_threads`, `fx_graph_remote_cache`", "dry/inductor.py", "none", "a compiled program fails, with the name"),
+           "`compile_threads`, `fx_graph_remote_cache`. `V.graph.sizevars.optimization_hint`", "dry/inductor.py", "none",
+           "a compiled program fails, with the name"),
     Layout("`_flex_attention_hop_wrapper`", "dry/flex.py", "compared with a function's name",
            "FlexAttention runs as uncompiled"),
 )

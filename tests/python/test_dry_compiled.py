@@ -205,6 +205,16 @@ def test_a_matmul_is_padded_if_a_card_padded_it():
             assert Product(left, right).is_padded() == (row["padded"] == "1"), row
 
 
+def test_an_open_size_is_named_by_what_inductor_expects():
+    import sympy
+    from torch._inductor.virtualized import V
+
+    from memtrace.dry.inductor_choices import known_size_of_expression
+
+    with V.set_graph_handler(types.SimpleNamespace(sizevars=types.SimpleNamespace(optimization_hint=lambda size, fallback: 24))):
+        assert [known_size_of_expression(size) for size in (8, sympy.Integer(3), sympy.Symbol("s77"))] == [8, 3, 24]
+
+
 def test_aotinductor_is_refused_by_name(run):
     assert "memtrace: a dry run has no AOTInductor" in run[0]["refused"]
 

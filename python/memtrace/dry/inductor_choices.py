@@ -193,12 +193,17 @@ class Choices:
         generated = [one for one in candidates if type(one).__name__ == "TritonTemplateCaller"]
         if generated and len(candidates) > 1:
             layout = generated[0].layout
-            size = math.prod(map(known_size_of_expression, layout.size)) * layout.dtype.itemsize
-            sizes = " x ".join(map(str, layout.size))
-            choices[Kernel(f"{name} with a result of {sizes}", Place("", 0))] = Choice(len(candidates), len(generated), 0, size)
+            sizes = list(map(known_size_of_expression, layout.size))
+            kernel = Kernel(f"{name} with a result of {' x '.join(map(str, sizes))}", Place("", 0))
+            choices[kernel] = Choice(len(candidates), len(generated), 0, math.prod(sizes) * layout.dtype.itemsize)
         with self.labels.labelled(CATEGORY):
             return original(selector, name, candidates, *given, **named)
 
 
 def known_size_of_expression(size: Any) -> int:
-    return int(size) if getattr(size, "is_number", True) else ASSUMED_SIZE
+    """Returns a size of the graph that is compiled, or what Inductor expects of one that is open."""
+    if getattr(size, "is_number", True):
+        return int(size)
+    sizes = original_of("torch._inductor.virtualized.V").graph.sizevars
+    hint = getattr(sizes, "optimization_hint", None) or sizes.size_hint  # named by version
+    return int(hint(size, fallback=ASSUMED_SIZE))
