@@ -104,6 +104,7 @@ PARTS = {
         "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache.save(key,entry)",
         "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache._lookup(key)", "torch._guards.CompileContext.current_compile_id",
         f"{INDUCTOR}select_algorithm.AlgorithmSelectorCache.__call__(self,name,choices)"), "compiled programs run as eager ones"),
+    "Triton's key": Part("dry/cached_keys.py", (f"{INDUCTOR}runtime.triton_compat.triton_key",), "Triton's files are hashed in each run"),
     "padding of matmuls": Part("dry/inductor_choices.py", (
         f"{INDUCTOR}fx_passes.pad_mm._should_pad(match,mat1,mat2,op,input)",
         f"{INDUCTOR}fx_passes.pad_mm.should_exclude_padding_time(match,arg_name)",

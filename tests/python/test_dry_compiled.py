@@ -258,6 +258,20 @@ def test_garbage_is_collected_for_a_graph_from_the_cache_if_it_was_when_it_was_c
     assert [count - counts[0] for count in counts[1:]] == [0, 1, 1, 1]
 
 
+def test_the_key_of_triton_s_files_is_kept_until_they_change(tmp_path, monkeypatch):
+    from memtrace.dry.cached_keys import key_of
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache/memtrace").mkdir(parents=True)
+    (tmp_path / "triton").mkdir()
+    source = tmp_path / "triton/compiler.py"
+    source.write_text("first")
+    keys = iter(("one", "two"))
+    assert [key_of(lambda: next(keys), source.parent) for _ in range(3)] == ["one"] * 3
+    source.write_text("second")
+    assert [key_of(lambda: next(keys), source.parent) for _ in range(2)] == ["two"] * 2
+
+
 @pytest.mark.parametrize("rows, block, warps, decides", [
     (132, 1, 8, False), (133, 1, 8, True), (2 * 132, 1, 4, False), (2 * 132 + 1, 1, 4, True), (132 * 8, 8, 8, False)])
 def test_a_kernel_is_compiled_only_if_its_registers_may_decide(rows, block, warps, decides):

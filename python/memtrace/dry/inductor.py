@@ -26,7 +26,7 @@ import torch
 from .._private_names import has, original_of, replace, wrap
 from .._settings import settings
 from ..recording.labels import Labels
-from . import cache, while_loops
+from . import cache, cached_keys, while_loops
 from .imported import follow
 from .inductor_choices import Choices
 from .triton_writes import written_parameters
@@ -179,6 +179,8 @@ def change(cards: Any, choices: Choices, assume: Callable[[str, float], None]) -
     wrap("torch._inductor.compile_fx.compile_fx", compile_to_python)
     wrap("torch._inductor.graph.GraphLowering.__init__", make_python_graph)
     choices.begin()
+    if has("Triton's key"):
+        cached_keys.follow()
     if has("generated code"):
         while_loops.limit(cards.device.memtrace_dry_is_known, assume)
 
