@@ -202,7 +202,17 @@ def test_a_matmul_is_padded_if_a_card_padded_it():
             rows, inner, columns = (int(row[name]) for name in "mkn")
             left, right = (torch.empty(*size, dtype=getattr(torch, row["dtype"]), device="meta")
                            for size in ((rows, inner), (inner, columns)))
-            assert Product(left, right).is_padded() == (row["padded"] == "1"), row
+            product = Product(left, right)
+            assert product.is_padded() == (row["padded"] == "1"), row
+            assert product.may_be_padded() >= product.is_padded()
+
+
+def test_small_matmuls_are_no_choice_by_time():
+    from memtrace.dry.inductor_choices import Product
+
+    for rows, inner, columns, is_choice in ((256, 500, 64, False), (512, 1023, 511, True)):
+        left, right = (torch.empty(*size, dtype=torch.bfloat16, device="meta") for size in ((rows, inner), (inner, columns)))
+        assert Product(left, right).may_be_padded() == is_choice
 
 
 def test_an_open_size_is_named_by_what_inductor_expects():

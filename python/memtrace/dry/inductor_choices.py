@@ -28,6 +28,7 @@ from .triton_tuning import CATEGORY, Choice, Kernel, choices
 HALVES = torch.float16, torch.bfloat16
 ALIGNMENT = 8  # of rows and columns in 16 bits
 LEAST_WORK = 10 ** 10  # products of numbers in a matmul from which an H200 pads
+LEAST_DOUBT = 10 ** 8  # and from which another card might: a smaller matmul takes less time than the launches that copy its operands
 LEAST_SHARE = 400  # and by how much a dimension that is padded in both operands must be used, as rows·columns / (rows + columns)
 ASSUMED_SIZE = 128  # of a dimension that is open
 JOINT_CACHE = "torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache."
@@ -42,6 +43,7 @@ class Product:
         self.dtype: torch.dtype = left.dtype
         self.batch: int = math.prod(map(known_size, left.shape[:-2]))
         self.rows, self.inner, self.columns = (known_size(size) for size in (left.shape[-2], left.shape[-1], right.shape[-1]))
+        self.work = self.rows * self.inner * self.columns
 
     def __str__(self) -> str:
         return f"padding of a matmul {self.rows} x {self.inner} x {self.columns}, {str(self.dtype)[6:]}"
@@ -50,7 +52,11 @@ class Product:
         """True if a card is expected to pad it: what an H200 did with 35 shapes in three dtypes, under PyTorch 2.11."""
         share = self.rows * self.columns / (self.rows + self.columns)
         is_used = self.inner % ALIGNMENT == 0 or share >= LEAST_SHARE
-        return self.dtype in HALVES and self.rows * self.inner * self.columns >= LEAST_WORK and is_used
+        return self.dtype in HALVES and self.work >= LEAST_WORK and is_used
+
+    def may_be_padded(self) -> bool:
+        """True if a card may pad it or not."""
+        return self.dtype in HALVES and self.batch * self.work >= LEAST_DOUBT
 
     def bytes_of_copies(self) -> int:
         """Returns the bytes of the operands and of the result that padding copies."""
@@ -184,7 +190,7 @@ class Choices:
     def is_padded_faster(self, original: Callable[..., Any], key: str, ori_time: float, pad_time: float) -> bool:
         assert self.product is not None
         is_padded = self.product.is_padded()
-        if self.product.dtype in HALVES:
+        if self.product.may_be_padded():
             choices[Kernel(str(self.product), Place("", 0))] = Choice(2, 1, 0, self.product.bytes_of_copies())
         return bool(original(key, float(is_padded), 0.0))
 
