@@ -26,6 +26,7 @@ MODULES = torch.nn.modules.module.__file__  # from which modules are called
 MODES = {"eval"}  # methods of modules that compute nothing
 MOVES = {"cuda", "to"}  # methods that put something on a card
 HOST = {"cpu", "meta"}
+COMPILED = "_torchdynamo_orig_callable"  # an attribute of compiled functions
 OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
 
 
@@ -160,8 +161,12 @@ def is_candidate(node: ast.Call, frame: Any) -> bool:
     names = names_of(node.func)
     if not names or names[0] in OTHERS:
         return False
-    return (isinstance(value_of(names, frame), torch.nn.Module) or is_verb(names)
-            or any(map(is_verb, names_called_by(names, frame))))
+    return is_model(value_of(names, frame)) or is_verb(names) or any(map(is_verb, names_called_by(names, frame)))
+
+
+def is_model(value: Any) -> bool:
+    """True for a module, and for a function that torch.compile returned."""
+    return isinstance(value, torch.nn.Module) or COMPILED in getattr(value, "__dict__", {})
 
 
 def is_verb(names: list[str]) -> bool:
