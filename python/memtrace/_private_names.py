@@ -44,6 +44,8 @@ PARTS = {
     "backward": Part("recording/labels.py", ("torch.autograd.Variable._execution_engine.run_backward",), "backward is not followed"),
     "roots of backward": Part("recording/watching.py", (
         "torch.autograd.graph._engine_run_backward(t_outputs)",), "outputs that are not detached in another optimizer's step are not found"),
+    "numbers of nodes": Part("recording/program_phases.py", (
+        "torch.autograd._get_sequence_nr",), "loops that evaluate in training mode count as training"),
     "compiler": Part("recording/labels.py", (
         "torch._C._dynamo.eval_frame.set_eval_frame",), "torch.compile compiles functions of memtrace"),
     "generated code": Part("recording/generated.py", (

@@ -57,3 +57,27 @@ def test_a_program_that_does_not_train_infers(phases):
     ("retrieval", None), ("latest_state", None), ("embed", None)])
 def test_only_words_of_a_name_indicate_a_phase(name, phase):
     assert phase_of_name(name) == phase
+
+
+def call_in_training(phases, module, batches=1):
+    """Returns the phases of a loop's calls, and the sum of its outputs."""
+    found, total = [], 0
+    for _ in range(batches):
+        phases.begin_forward(module)
+        found.append(phases.now)
+        total = total + module(torch.ones(1, 2)).sum()
+    return found, total
+
+
+def test_a_loop_without_backward_validates_also_in_training_mode_unless_a_sum_is_trained(phases):
+    module = nn.Linear(2, 2)
+    found = []
+    for _ in range(3):
+        steps, total = call_in_training(phases, module, 3)  # accumulates
+        phases.begin_backward([total.grad_fn])
+        evaluated, _ = call_in_training(phases, module, 3)
+        again, loss = call_in_training(phases, module)
+        phases.begin_backward([loss.grad_fn])
+        found.append([*steps, *evaluated, *again])
+    later = ["train", "train", "train", "validate", "validate", "validate", "train"]
+    assert found == [[*later[:3], "train", *later[4:]], later, later]

@@ -129,9 +129,9 @@ class Watcher(Labels):
         super()._begin_backward(accumulates)
         if not is_tracing():
             self.ran_backward = True
-            self.observer.phases.begin_backward()
+            roots = roots_of(sys._getframe(1)) if self.knows_roots else []
+            self.observer.phases.begin_backward(roots)
             if accumulates and len(self.backwards) == 1:
-                roots = roots_of(sys._getframe(1)) if self.knows_roots else []
                 self._note_gradients(self.observer.before_backward(roots))
 
     def close(self, outcome: int = 0) -> None:

@@ -333,7 +333,7 @@ __version__ = "2.13.0"
 version = types.SimpleNamespace(cuda="13.0")
 profiler = module_named("profiler", profile=Profile)
 graph = module_named("autograd.graph", _engine_run_backward=lambda t_outputs, *given, **named: None)
-autograd = module_named("autograd", graph=graph, backward=run_backward, grad=run_backward, Variable=Variable)
+autograd = module_named("autograd", graph=graph, _get_sequence_nr=lambda: 0, backward=run_backward, grad=run_backward, Variable=Variable)
 _C = module_named("_C", _dispatch_get_registrations_for_dispatch_key=lambda dispatch_key: ["aten::relu", "aten::add.Tensor"])
 jit = module_named("jit", is_tracing=lambda: False)
 module_named("_C._dynamo.eval_frame", set_eval_frame=lambda callback: None)
