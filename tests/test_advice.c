@@ -241,6 +241,38 @@ static void what_every_step_leaves_behind_is_found(void **state)
     free(story);
 }
 
+static void what_a_loop_leaves_behind_as_the_run_ends_is_not_wasted(void **state)
+{
+    (void)state;
+    enum { ITERATIONS = 4 };
+    struct story *story = story_begin();
+    int64_t first = 0;
+    for (size_t i = 0; i < ITERATIONS; i++) {
+        size_t loss = story_take(story, LOSS, 100 * MIB);
+        first = first != 0 ? first : story->event;
+        story_write(story, loss);
+        something_else(story, 300 * MIB);
+    }
+    size_t rows[STORY_LABELS];
+    for (size_t i = 0; i < STORY_LABELS; i++)
+        rows[i] = i == LOSS ? 0 : MT_NO_LEAK;
+    struct mt_leaks leaks = {.loop = "inference",
+                             .first_step = 0,
+                             .last_step = ITERATIONS - 1,
+                             .first_event = first,
+                             .last_event = story->event,
+                             .row_of_label = rows,
+                             .label_count = STORY_LABELS};
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    input.leaks = &leaks;
+    struct mt_advice advice = advise_with(&input);
+    const struct mt_finding *finding = find(&advice, MT_PATTERN_LEAK);
+    assert_non_null(finding);
+    assert_int_equal(finding->total_blocks, ITERATIONS - 1); /* the last iteration would end after the run */
+    mt_advice_release(&advice);
+    free(story);
+}
+
 /* Checks that activations of a program's forward pass are not reported as freed late if memory runs out in it, although
  * the exception frees them and ends the phase and the step. */
 static void what_an_exception_frees_was_not_freed_late(void **state)
@@ -383,6 +415,7 @@ int main(void)
         cmocka_unit_test(gradients_that_are_added_to_are_not_wasted),
         cmocka_unit_test(a_pause_comes_again_in_every_step),
         cmocka_unit_test(what_every_step_leaves_behind_is_found),
+        cmocka_unit_test(what_a_loop_leaves_behind_as_the_run_ends_is_not_wasted),
         cmocka_unit_test(what_an_exception_frees_was_not_freed_late),
         cmocka_unit_test(what_a_failed_program_clears_up_was_not_freed_late),
         cmocka_unit_test(what_is_there_when_memory_runs_out_is_idle),

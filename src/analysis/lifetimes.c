@@ -369,7 +369,8 @@ void mt_cut_list_add(struct mt_cut_list *list, const struct mt_window *window, s
     const struct mt_block_row *block = &window->input->blocks[index];
     int64_t begin = mt_window_begin(window, block), end = mt_window_end(window, block);
     struct mt_cut cut = {.block = (uint32_t)index, .from = from > begin ? from : begin, .to = to < end ? to : end};
-    if (cut.from < cut.to && event_from(cut.from) < event_from(cut.to))
+    const bool is_in_window = cut.from <= mt_position_after(window->input->last_event);
+    if (is_in_window && cut.from < cut.to && event_from(cut.from) < event_from(cut.to))
         append(list, cut);
 }
 
