@@ -272,6 +272,16 @@ static void print_notes(const struct mt_oom_answer *answer, const struct mt_scre
                       mt_refusal_is_limited(&answer->refusal) ? "a limit kept it from" : "others held");
 }
 
+/* Adds what keeps memory, and what to do about it. */
+static void add_observed(const struct mt_observed *observed, struct mt_text *line)
+{
+    if (observed->holder != NULL) {
+        mt_text_add(line, "; the cause is ");
+        mt_holder_add_name(observed->holder, line);
+    }
+    mt_text_add(line, "; first remedy: %s", mt_observed_change_words(observed->change));
+}
+
 /* Prints the answer in one line: what was short and where, the largest part of what was live, and the first change. */
 static void print_headline(const struct mt_oom_answer *answer, const struct mt_oom_row *row,
                            const struct mt_screen *screen)
@@ -294,7 +304,7 @@ static void print_headline(const struct mt_oom_answer *answer, const struct mt_o
                     100 * (double)parts->items[0].allocated_bytes / (double)refusal->allocated_bytes,
                     MT_SIZE(refusal->allocated_bytes));
     if (answer->observations.count > 0)
-        mt_text_add(&line, "; first remedy: %s", mt_observed_change_words(answer->observations.items[0].change));
+        add_observed(&answer->observations.items[0], &line);
     else if (row->change_count > 0)
         mt_text_add(&line, "; first remedy: %s", mt_text_get(&row->changes[0].change));
     mt_text_add(&line, ".");
