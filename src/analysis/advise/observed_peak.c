@@ -17,9 +17,10 @@ static bool begins_with(const char *text, const char *begin)
 
 /* ---- classification of blocks ---- */
 
+/* True for what a backward allocates. torch.autograd.grad() begins no phase, but its functions have names. */
 static bool is_of_backward(const struct mt_label_row *label)
 {
-    return mt_label_is_in_phase(label, MT_PHASE_BACKWARD);
+    return mt_label_is_in_phase(label, MT_PHASE_BACKWARD) || strstr(label->op, "ackward") != NULL;
 }
 
 static bool is_gathered(const struct mt_label_row *label)
@@ -39,9 +40,11 @@ static bool is_gathered_by_block(const struct mt_label_row *label)
     return is_gathered(label) && !is_gathered_by_root(label);
 }
 
+/* True for a bucket of DDP, which allocates them when it is made, and again in the forward of the second step. */
 static bool is_bucket(const struct mt_label_row *label)
 {
-    return mt_label_is_role(label, MT_ROLE_GRADIENT) && strcmp(label->span, "buckets") == 0;
+    const char *dot = strrchr(label->span, '.');
+    return mt_label_is_role(label, MT_ROLE_GRADIENT) && strcmp(dot != NULL ? dot + 1 : label->span, "buckets") == 0;
 }
 
 static bool is_other_gradient(const struct mt_label_row *label)

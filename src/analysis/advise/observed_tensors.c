@@ -210,10 +210,11 @@ static bool is_one_hot(const struct mt_label_row *label)
            last_size(label->shape) >= LEAST_CLASSES && is_forward(label);
 }
 
+enum { LEAST_CLASSES = 4096 };
+
 /* Returns the label of the cross entropy with the most classes; NULL if none has many. */
-static const struct mt_label_row *label_of_logits(const struct mt_moment_blocks *peak)
+static const struct mt_label_row *label_of_cross_entropy(const struct mt_moment_blocks *peak)
 {
-    enum { LEAST_CLASSES = 4096 };
     const struct mt_label_row *found = NULL;
     uint64_t most = LEAST_CLASSES - 1;
     for (size_t i = 0; i < peak->label_count; i++) {
@@ -222,6 +223,48 @@ static const struct mt_label_row *label_of_logits(const struct mt_moment_blocks 
             continue;
         found = label;
         most = last_size(label->shape);
+    }
+    return found;
+}
+
+/* True for the parameter of a module whose forward looks up rows in it. */
+static bool is_table(const struct mt_moment_blocks *peak, const struct mt_label_row *label)
+{
+    if (!mt_label_is_role(label, MT_ROLE_PARAMETER))
+        return false;
+    for (size_t i = 0; i < peak->label_count; i++) {
+        const struct mt_label_row *other = &peak->labels[i];
+        const size_t length = strlen(other->span);
+        if (strcmp(other->category, mt_category_name(MT_CATEGORY_EMBED)) == 0 && length > 0 &&
+            strncmp(label->span, other->span, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Returns the number of rows of the largest embedding table, such as a vocabulary; 0 if there is none. */
+static uint64_t count_embedded(const struct mt_moment_blocks *peak)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < peak->label_count; i++)
+        if (is_table(peak, &peak->labels[i]))
+            most = mt_larger(most, strtoull(peak->labels[i].shape, NULL, 10));
+    return most;
+}
+
+/* Returns the label of logits of many classes: of a cross entropy, or of the largest tensor with a value for each
+ * embedded token, where a run ends before its loss. NULL: there are none. */
+static const struct mt_label_row *label_of_logits(const struct mt_moment_blocks *peak)
+{
+    const struct mt_label_row *found = label_of_cross_entropy(peak);
+    const uint64_t classes = found == NULL ? count_embedded(peak) : 0;
+    uint64_t most = 0;
+    for (size_t i = 0; i < peak->count && classes >= LEAST_CLASSES; i++) {
+        const struct mt_label_row *label = label_at(peak, i);
+        if (!is_forward(label) || last_size(label->shape) != classes || peak->blocks[i].block_bytes <= most)
+            continue;
+        found = label;
+        most = peak->blocks[i].block_bytes;
     }
     return found;
 }
