@@ -475,7 +475,8 @@ for _ in range(6):
     assert [(one["name"], one["owner"], one["line"]) for one in copies] == [("self.average", "Learner", 9)]
 
 
-@pytest.mark.parametrize("rises, size", [([65, 2, 2, 2, 2], 2), ([1, 3, 1, 3, 2], 2), ([5], 5), ([1, 3], 1), ([], 0)])
+@pytest.mark.parametrize("rises, size", [([65, 2, 2, 2, 2], 2), ([1, 3, 1, 3, 2], 2), ([5], 5), ([1, 3], 1), ([], 0),
+                                         ([0, 6, 0, 6, 0, 6, 0, 6], 3), ([6, 6, 0, 0, 0, 0, 6], 0), ([6, 6, -1, 7, -1, 7], 4), ([6, 6, -4, 6], 6)])
 def test_growth_is_neither_the_first_workspace_nor_what_the_allocator_rounds(rises, size):
     loop, live = Loop(sys._getframe()), 100
     for rise in [0, *rises]:

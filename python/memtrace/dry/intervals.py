@@ -10,7 +10,7 @@ from typing import Any
 
 from .coverage import names_of, value_of
 
-MOST = 8  # iterations between two such branches; a longer interval is not waited for
+MOST = 10  # iterations between two such branches; a longer interval is not waited for
 KEEPING = {"append", "appendleft", "add", "insert", "extend", "push", "put", "deepcopy", "copy", "clone", "setdefault"}
 
 

@@ -95,8 +95,8 @@ class Settling:
         """The bytes by which live memory grew in each of the last iterations; 0 if it did not, or irregularly."""
         return next(filter(None, map(self._growth, self._periods())), 0)
 
-    def _periods(self) -> range:
-        return range(1, max(PERIODS, self.interval) + 1)
+    def _periods(self) -> list[int]:
+        return [*range(1, PERIODS + 1), *({self.interval} - set(range(PERIODS + 1)))]
 
     @property
     def has_requests(self) -> bool:
@@ -108,7 +108,8 @@ class Settling:
             return State.SETTLED
         if self.growth:
             return State.GROWING
-        most = MOST_GROWING if any(map(self._rises, self._periods())) else max(MOST_ITERATIONS, 3 * self.interval)
+        is_rising = any(map(self._rises, self._periods()))
+        most = max(MOST_GROWING, (REGULAR + 2) * self.interval) if is_rising else max(MOST_ITERATIONS, 3 * self.interval)
         return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
 
     def _repeats(self, period: int) -> bool:

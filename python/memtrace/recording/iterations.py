@@ -12,8 +12,12 @@ from typing import Any, Optional
 
 import torch
 
+from .frames import is_of_library
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-RISES = 5  # consecutive ones, from which later iterations are estimated
+RISES = 5  # from which later iterations are estimated
+RISES_AROUND = 8  # of a loop around, since the sizes of batches may also rise a few times at random
+MOST_EQUAL = 4  # iterations without a rise between two rises, as where only some requests fail
 LEAST_GROWTH = 1 << 20  # bytes per iteration; less is not reported
 
 
@@ -32,35 +36,53 @@ class Growth:
 class Loop:
     """The calls of one module by one line, in one phase of the program."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, bottoms: Optional[Loop] = None, least_rises: int = RISES) -> None:
+        """`bottoms`: a loop around this one, such as of the answers of a program that generates tokens. One of its iterations ends when
+        live memory has fallen and rises again."""
         self.file, self.line = frame.f_code.co_filename, frame.f_lineno
+        self.bottoms, self.least_rises = bottoms, least_rises
         self.count = 0
         self.run = self.longest_run = 0  # iterations since live memory last fell, as between two epochs
-        self.live: deque[int] = deque(maxlen=RISES + 1)  # bytes at the beginning of the last iterations
+        self.live: deque[int] = deque(maxlen=least_rises + 1)  # bytes at the beginning of the last iterations that began with more
+        self.counts: deque[int] = deque(maxlen=least_rises + 1)  # the numbers of these iterations
+        self.before, self.is_falling = 0, False  # the bytes at the last iteration, and whether they had fallen to it
         self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
         self.is_compared = False  # True: its holders were compared with the holders of a later iteration
 
     def visit(self, live: int) -> None:
         self.count += 1
-        if self.live and live <= self.live[-1]:
+        if self.bottoms is not None and self.is_falling and live > self.before:
+            self.bottoms.visit(self.before)
+        has_fallen = bool(self.live) and live < self.live[-1] - self.last_rise // 2
+        self.is_falling = has_fallen or (self.is_falling and live <= self.before)
+        self.before = live
+        if has_fallen or (self.live and self.count - self.counts[-1] > MOST_EQUAL):
             self.live.clear()
+            self.counts.clear()
             self.run = 0
         self.run += 1
         self.longest_run = max(self.longest_run, self.run)
-        self.live.append(live)
+        if not self.live or live > self.live[-1]:
+            self.live.append(live)
+            self.counts.append(self.count)
+
+    @property
+    def last_rise(self) -> int:
+        """The bytes by which live memory rose last. A fall by less than half of them is due to the sizes of batches."""
+        return self._each()[-1] if self.rises > 0 else 0
 
     @property
     def rises(self) -> int:
-        """The number of consecutive last iterations that began with more live bytes than the previous one."""
+        """The number of last iterations that began with more live bytes than all iterations of the run before."""
         return len(self.live) - 1
 
     @property
     def size(self) -> int:
-        """The bytes by which live memory grew in each of these iterations: the mean without the largest and the least, since the first may
-        leave a workspace, and the allocator may round one request up and not the next."""
+        """The bytes by which live memory grew in each iteration since the first of these: the mean of the rises without the largest and the
+        least, since the first may leave a workspace, and the allocator may round one request up and not the next."""
         each = sorted(self._each())
         middle = each[1:-1] or each[:1]
-        return sum(middle) // len(middle) if middle else 0
+        return sum(middle) * len(each) // (len(middle) * (self.counts[-1] - self.counts[0])) if middle else 0
 
     @property
     def least_rise(self) -> int:
@@ -72,7 +94,7 @@ class Loop:
         return [after - before for before, after in zip(live, live[1:])]
 
     def is_growing(self) -> bool:
-        return self.rises >= RISES and self.size >= LEAST_GROWTH
+        return self.rises >= self.least_rises and self.size >= LEAST_GROWTH
 
 
 def caller() -> Any:
@@ -81,6 +103,14 @@ def caller() -> Any:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame
+
+
+def around(frame: Any) -> Any:
+    """Returns the frame of the program that called a frame; the frame itself without one."""
+    one = frame.f_back
+    while one is not None and (one.f_code.co_filename.startswith(PACKAGE) or is_of_library(one.f_code.co_filename)):
+        one = one.f_back
+    return frame if one is None else one
 
 
 class Iterations:
@@ -99,9 +129,15 @@ class Iterations:
         key = frame.f_code, frame.f_lasti, phase
         loop = loops.get(key)
         if loop is None:
-            loop = loops[key] = Loop(frame)
+            loop = loops[key] = Loop(frame, Loop(around(frame), least_rises=RISES_AROUND))
         loop.visit(self.library.memtrace_torch_live())
-        if loop.is_growing() and phase != "train":  # the growth of training steps is found in the trace
-            self.growths[loop.file, loop.line] = Growth(loop.file, loop.line, loop.size,
-                                                        loop.run + self.free() // loop.size + 1, loop, phase)
+        if phase != "train":  # the growth of training steps is found in the trace
+            self._note(loop, phase)
         return loop
+
+    def _note(self, loop: Loop, phase: str) -> None:
+        """Notes a loop that grows, or else the loop around it."""
+        growing = loop if loop.is_growing() else loop.bottoms
+        if growing is not None and growing.is_growing():
+            self.growths[growing.file, growing.line] = Growth(
+                growing.file, growing.line, growing.size, growing.run + self.free() // growing.size + 1, growing, phase)

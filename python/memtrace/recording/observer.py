@@ -65,6 +65,8 @@ class Observer:
         self.phases.begin_forward(module)
         self._search_traceback()
         loop = self.iterations.begin(module, self.phases.now)
+        if self.searches > 0 and loop.bottoms is not None:
+            self._search(loop.bottoms)
         if self.searches > 0:
             self._search(loop)
             self.trains_a_model |= loop.census is not None and self.phases.now == "train"
