@@ -117,18 +117,19 @@ static void a_holder_has_the_change_of_its_kind(void **state)
 {
     (void)state;
     const char *train = "train", *generate = "generate";
-    struct mt_holder_row holder = {.name = "feats", .file = "/home/me/embed.py", .role = "key-value cache"};
+    struct mt_holder_row holder = {
+        .kind = "variable", .name = "feats", .owner = "", .file = "/home/me/embed.py", .role = "key-value cache"};
     assert_int_equal(mt_holder_change(&holder, generate), MT_OBSERVED_CHANGE_MOVE_TO_HOST);
     holder.is_in_module = true;
     assert_int_equal(mt_holder_change(&holder, generate), MT_OBSERVED_CHANGE_BOUND_CACHE);
     holder.file = "/x/site-packages/torch/optim/lbfgs.py";
     assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_HISTORY_SIZE);
-    holder.file = "/x/site-packages/torch/autograd/function.py";
-    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD);
     holder.file = "/x/site-packages/transformers/trainer_pt_utils.py";
     assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_EVAL_STEPS);
     holder.file = "/x/site-packages/transformers/generation/utils.py";
     assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_MOVE_TO_HOST);
+    holder.name = "ctx.y";
+    assert_int_equal(mt_holder_change(&holder, train), MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD);
 }
 
 /* Returns whether the words about blocks of a role that a holder keeps after their last use have a part. */

@@ -3,6 +3,7 @@
 #include "answer/answer.h"
 #include "answer/escape.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "trace/query/walk.h"
 
 #include <inttypes.h>
@@ -106,7 +107,9 @@ void mt_holder_add_name(const struct mt_holder_row *holder, struct mt_text *out)
 {
     mt_text_add_visible(out, holder->name);
     if (holder->owner[0] != '\0' && strcmp(holder->owner, "__main__") != 0) {
-        mt_text_add(out, strncmp(holder->name, "self.", strlen("self.")) == 0 ? " of " : " in ");
+        const bool is_of_object =
+            strncmp(holder->name, "self.", strlen("self.")) == 0 || strncmp(holder->name, "ctx.", strlen("ctx.")) == 0;
+        mt_text_add(out, is_of_object ? " of " : " in ");
         mt_text_add_visible(out, holder->owner);
     }
     add_line(holder->file, holder->line, out);
@@ -457,24 +460,27 @@ const char *mt_observed_change_words(mt_observed_change change)
     return words[change];
 }
 
-/* True if two rows are the same variable or attribute. Each loop in which it grows has a row. */
-static bool is_same(const struct mt_holder_row *a, const struct mt_holder_row *b)
-{
-    return a == b || (a->line == b->line && strcmp(a->name, b->name) == 0 && strcmp(a->owner, b->owner) == 0 &&
-                      strcmp(a->file, b->file) == 0);
-}
-
 /* True if an observation, or a row before it, names the holder. */
 static bool is_named(const struct mt_observations *observations, size_t index)
 {
     const struct mt_holder_row *holder = &observations->holders[index];
     for (size_t i = 0; i < observations->count; i++)
-        if (observations->items[i].holder != NULL && is_same(observations->items[i].holder, holder))
+        if (observations->items[i].holder != NULL && mt_holder_is_same(observations->items[i].holder, holder))
             return true;
     for (size_t i = 0; i < index; i++)
-        if (is_same(&observations->holders[i], holder))
+        if (mt_holder_is_same(&observations->holders[i], holder))
             return true;
     return false;
+}
+
+/* True if a holder keeps a visible part of the highest moment, or memory grows: it keeps more later. */
+static bool is_large(const struct mt_observations *observations, const struct mt_holder_row *holder)
+{
+    enum { LEAST_PART = 20 };
+    uint64_t most = 0;
+    for (size_t i = 0; i < observations->phase_count; i++)
+        most = mt_larger(most, observations->phases[i].bytes);
+    return holder->held_bytes >= most / LEAST_PART || mt_observations_have_growth(observations);
 }
 
 /* True if a holder is worth a line of its own: it grows in the program's own code, or memory ended, or is on another
@@ -485,7 +491,7 @@ static bool counts_alone(const struct mt_observations *observations, const struc
         if (observations->items[i].kind == MT_OBSERVED_OTHER_CARD)
             return true;
     const bool is_of_library = holder->file[0] != '\0' && !mt_stack_file_is_own(holder->file);
-    return (holder->loop_file[0] != '\0' && !is_of_library) || observations->ran_out;
+    return (holder->loop_file[0] != '\0' && !is_of_library && is_large(observations, holder)) || observations->ran_out;
 }
 
 /* Returns how the sentence about a holder begins that no observation is about. */

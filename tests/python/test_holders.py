@@ -159,6 +159,84 @@ for _ in range(8):
     assert [one["kind"] for one in answer(dry, "advise")["holders"]] == ["cycle"]
 
 
+def test_an_output_kept_by_the_context_of_a_function_is_named_with_what_to_write_instead(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.result = x.exp()
+        return ctx.result
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.result
+net = nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(8):
+    Exp.apply(net(torch.randn(1024, 1024, device="cuda"))).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    holder = found(dry)["reference cycles", "save_for_backward"]["holder"]
+    assert (holder["kind"], holder["owner"], holder["line"]) == ("cycle", "ctx.result of Exp", 7)
+
+
+def test_what_requests_keep_is_named_where_only_some_of_them_fail(tmp_path):
+    """Also the list that list() fills, which has no name yet."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+net = nn.Linear(1024, 1024).cuda().eval()
+errors = []
+def handle(batch):
+    output = net(torch.ones(batch, 1024, device="cuda"))
+    if batch == 1024:
+        raise ValueError
+def outputs():
+    for _ in range(12):
+        yield net(torch.ones(1024, 1024, device="cuda"))
+def serve():
+    for number in range(16):
+        try:
+            handle(1024 + number % 2)
+        except ValueError as error:
+            errors.append(error)
+with torch.no_grad():
+    serve()
+    errors.clear()
+    list(outputs())
+""")
+    kept = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"]}
+    assert set(kept) == {"errors", "what outputs() yields"}
+    assert (kept["errors"]["holder"]["kind"], kept["errors"]["holder"]["line"]) == ("exception", 5)
+
+
+def test_growth_from_call_to_call_is_found_though_memory_falls_in_each(tmp_path):
+    """As in a chat, which reads a question at once, and then writes its answer token by token."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+class Bot:
+    def __init__(self):
+        self.net, self.past = nn.Linear(1024, 8192).cuda().eval(), []
+    def say(self, words):
+        for count in (words, 1, 1, 1, 1):
+            output = self.net(torch.ones(count, 1024, device="cuda"))
+            self.past.append(torch.empty(count, 1024, device="cuda"))
+bot = Bot()
+with torch.no_grad():
+    for _ in range(12):
+        bot.say(512)
+""")
+    one = found(dry)["kept tensors", "bound the cache"]
+    assert (one["holder"]["name"], one["holder"]["owner"], one["line"]) == ("self.past", "Bot", 14)
+    assert one["bytes"] == (512 + 4) * 4096
+
+
 def test_chains_function_caches_and_generators_are_named(tmp_path):
     """A hidden state that is never detached carries the graph of every iteration; what is computed from it is no cause, nor is a sum of
     losses whose graphs backward has freed."""
@@ -443,8 +521,8 @@ for step in range(20):
         states[Key()] = {key: value.detach().clone() for key, value in net.state_dict().items()}
 """, "--steps", "8")
     assert said.stdout == ""
-    copies = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"}
-    assert set(copies) == {"shadow", "backup", "states"}
+    held = {(one["detector"], one["holder"]["name"]) for one in answer(dry, "advise")["observations"]}
+    assert held == {("copy of the weights", "shadow"), ("copy of the weights", "backup"), ("kept tensors", "states")}
 
 
 def test_an_average_inside_of_the_trained_module_is_named_and_a_target_that_is_called_is_not(tmp_path):

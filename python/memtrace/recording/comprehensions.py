@@ -1,8 +1,10 @@
-"""The comprehensions that are running. Their containers have no name until they are complete, and no visible referrer."""
+"""The comprehensions that are running, and the generators that list() and the like read. Their containers have no name until they are
+complete, and no visible referrer."""
 from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import linecache
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,20 +16,22 @@ KINDS: dict[str, tuple[str, tuple[type, ...]]] = {  # by the name of their code,
     "<setcomp>": ("set comprehension", (set,)),
     "<dictcomp>": ("dict comprehension", (dict,)),
     "<genexpr>": ("generator expression", (list, tuple, set, dict))}
+GENERATOR = "<genexpr>"
 NODES = ast.ListComp, ast.SetComp, ast.DictComp
 
 
 class Comprehension(NamedTuple):
-    """A running comprehension or generator expression."""
+    """A running comprehension, generator expression or generator."""
 
     code: str  # "<listcomp>"
     function: str  # around it
     file: str
     line: int
+    generator: str = ""  # the function that is a generator
 
     @property
     def name(self) -> str:
-        return KINDS[self.code][0]
+        return f"what {self.generator}() yields" if self.generator else KINDS[self.code][0]
 
     def fills(self, one: Any) -> bool:
         """True if an object may be the container that it fills."""
@@ -61,6 +65,9 @@ def comprehensions_of(frame: Any) -> Iterator[Comprehension]:
         yield Comprehension(code.co_name, around.f_code.co_name if around is not None else "", code.co_filename,
                             code.co_firstlineno)
         return
+    if code.co_flags & inspect.CO_GENERATOR and frame.f_back is not None:
+        reader = frame.f_back
+        yield Comprehension(GENERATOR, reader.f_code.co_name, reader.f_code.co_filename, reader.f_lineno, code.co_name)
     inner = {one.co_name for one in code.co_consts if hasattr(one, "co_name")}  # with comprehensions until Python 3.11
     for name, first, last in inlined_in(code.co_filename) if not is_of_library(code.co_filename) else ():
         if first <= frame.f_lineno <= last and name not in inner:

@@ -26,6 +26,7 @@ from .weak_tensors import WeakTensor
 UNCHANGEABLE = (tuple, frozenset, functools.partial)  # items can't be removed from these, but these can be removed
 SUBMODULES = ("_modules", "_parameters", "_buffers")  # dicts of a module, whose keys are its attributes
 NOT_LINKED = (*CONTAINERS, torch.Tensor, *INNER)
+Node = tuple[int, str]  # of autograd: its number and its name
 ITEM = "[…]"  # a step into a container
 
 
@@ -50,7 +51,8 @@ class Holder:
     devices: dict[int, int] = dataclasses.field(default_factory=dict)  # by address
     references: list[Reference] = dataclasses.field(default_factory=list)  # those to remove in order to free them
     tensors: list[WeakTensor] = dataclasses.field(default_factory=list)  # with a graph, to be detached
-    nodes: set[int] = dataclasses.field(default_factory=set)  # sequence numbers of the autograd nodes that computed the tensors
+    nodes: set[Node] = dataclasses.field(default_factory=set)  # those that computed the tensors
+    owners: int = 0  # modules and optimizers that have the tensors
     is_copy: bool = False  # the tensors have the shapes of the trained weights
     is_chain: bool = False  # each value is computed from the previous one, so every iteration's graph is kept
     is_reached: bool = True  # from a variable or a class; otherwise only from an object, such as one in a reference cycle
@@ -89,7 +91,7 @@ def line_of(file: str, lines: Iterable[int], name: str) -> int:
     added = rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)"
     for pattern in (added, rf"{several}.*{word}\b", rf"{word}=(?!=)(?!\s*None\b)", rf"{word}(=(?!=)|:)", several):
         for line in lines:
-            if re.search(pattern, linecache.getline(file, line)):
+            if re.search(pattern, linecache.getline(file, line).partition("#")[0]):
                 return line
     return 0
 
@@ -130,10 +132,17 @@ def line_of_attribute(file: str, name: str) -> int:
     return line_of(file, range(1, len(linecache.getlines(file)) + 1), name)
 
 
+def object_without_name(one: Any) -> Holder:
+    """Returns an object as its methods name it. The context of a torch.autograd.Function is named by the function."""
+    is_context = isinstance(one, torch.autograd.function.FunctionCtx)
+    kind = getattr(type(one), "_forward_cls", type(one)) if is_context else type(one)
+    return Holder("attribute", "ctx" if is_context else "self", kind.__qualname__, file_of(kind), 0)
+
+
 def attribute_of(owner: Any, name: str) -> Holder:
     """Returns the attribute of an object without a name."""
-    file = file_of(type(owner))
-    return Holder("attribute", f"self.{name}", type(owner).__qualname__, file, line_of_attribute(file, f".{name}"))
+    one = object_without_name(owner)
+    return dataclasses.replace(one, name=f"{one.name}.{name}", line=line_of_attribute(one.file, f".{name}"))
 
 
 def attribute_of_class(owner: type, name: str) -> Holder:
@@ -267,7 +276,7 @@ class Names:
         root, objects = self._root_of(path) if path is not None else (None, [])
         if root is None:
             return None
-        is_self = root.name == "self"
+        is_self = root.name in ("self", "ctx")
         root.is_reached = self.paths.is_reached(one)
         objects = objects[:end_of_name(objects, self.linked, int(is_self))]
         steps = steps_between(objects)
@@ -292,7 +301,8 @@ class Names:
             return left_frame(first), others[-1:]
         comprehension = self.paths.comprehension_of(first) if path.rank == Rank.COMPREHENSION else None
         if comprehension is not None:
-            return Holder("variable", comprehension.name, *comprehension[1:]), path.objects
+            one = comprehension
+            return Holder("variable", one.name, one.function, one.file, one.line), path.objects
         if isinstance(first, FunctionCache):
             return function_cache(first), others
         if isinstance(first, SUSPENDED):
@@ -307,4 +317,4 @@ class Names:
             space = others[0] if isinstance(others[0], dict) and len(others) > 1 else vars(first)
             value = others[1] if space is others[0] else others[0]
             return attribute_of_class(first, name_in(space, value)), others[1 if space is others[0] else 0:]
-        return Holder("attribute", "self", type(first).__qualname__, file_of(type(first)), 0), path.objects
+        return object_without_name(first), path.objects

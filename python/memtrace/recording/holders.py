@@ -1,12 +1,13 @@
 """The holders of tensors on a card: variables, attributes and closures from which the tensors can be reached.
 
     census(frames)             names the referrers of the program's tensors, with the running frames
+    census_with_owners(…)      also names the referrers of its modules and optimizers, such as a list of models
     grown(before, now)         the holders with more than in an earlier census
     measured_by_fork(holders)  the bytes that would be free without some holders, counted in a child process
     in_cycles()                the tensors in reference cycles, found in a child process
 
 Searching takes tens of milliseconds for each level of containers, so it is done a few times in a run, at safe points in Python,
-and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: their holders are known.
+and never inside an allocator. Parameters, buffers, gradients and optimizer state are not searched: modules and optimizers own them.
 """
 from __future__ import annotations
 
@@ -25,10 +26,12 @@ from typing import Any, Optional
 
 import torch
 
-from .holder_names import Holder, Names, Reference
+from .frames import is_of_library
+from .holder_names import Holder, Names, Node, Reference
 from .holder_paths import FunctionCache, fields_of
 from .labels import start_of
 from .live_objects import Live, live_now, objects_of
+from .spread import local_of
 from .weak_tensors import WeakTensor
 
 PATIENCE = 20.0  # seconds for a child that counts
@@ -73,8 +76,8 @@ def tensors_to_name(live: Live) -> list[torch.Tensor]:
 # ---- census ----
 
 Census = dict[tuple[str, str, str], Holder]  # by name
-Sizes = dict[tuple[str, str, str], tuple[int, int, frozenset[int]]]  # bytes, tensors, and numbers of nodes
-NOTHING: tuple[int, int, frozenset[int]] = (0, 0, frozenset())
+Sizes = dict[tuple[str, str, str], tuple[int, int, frozenset[Node]]]  # bytes, tensors, and nodes
+NOTHING: tuple[int, int, frozenset[Node]] = (0, 0, frozenset())
 
 
 def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, before: Optional[Sizes] = None) -> Census:
@@ -93,11 +96,50 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
         holder.devices[start] = tensor.device.index or 0
         holder.tensor_bytes += tensor.nbytes
         if tensor.grad_fn is not None:
-            holder.nodes.add(tensor.grad_fn._sequence_nr())
+            holder.nodes.add(node_of(tensor.grad_fn))
             holder.tensors.append(WeakTensor(tensor))
             holder.is_chain |= is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2])
         holder.references += names.references(tensor)
     return found
+
+
+def census_with_owners(frames: list[Any], before: Optional[Sizes] = None) -> Census:
+    """Returns the same with the holders of modules and optimizers: of parameters, buffers and states."""
+    found = census(frames, before=before)
+    owners = owners_on_cards()  # the only list of them, so that none is mistaken for a holder
+    names = Names(owners, frames)
+    for one in owners:
+        holder = names.name(one) if names.paths.is_reached(one) else None
+        if holder is not None:
+            holder = found.setdefault(holder.key, holder)
+            holder.owners += 1
+            holder.references += names.references(one)
+            for tensor in owned_by(one):
+                holder.blocks[start_of(tensor)] = local_of(tensor).untyped_storage().nbytes()
+                holder.devices[start_of(tensor)] = tensor.device.index or 0
+    return found
+
+
+def owners_on_cards() -> list[Any]:
+    """Returns the optimizers, and the modules that are in no other module, with tensors on cards."""
+    modules, optimizers = objects_of(torch.nn.Module, torch.optim.Optimizer)
+    return [one for one in (*outermost(modules), *optimizers) if next(owned_by(one), None) is not None]
+
+
+def owned_by(owner: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors on cards that a module or an optimizer has."""
+    if isinstance(owner, torch.nn.Module):
+        yield from filter(is_on_card, (*owner.parameters(), *owner.buffers()))
+    else:
+        for state in owner.state.values():
+            yield from (value for value in (state.values() if isinstance(state, dict) else ())
+                        if isinstance(value, torch.Tensor) and is_on_card(value))
+
+
+def outermost(modules: list[Any]) -> list[Any]:
+    """Returns the modules that are in no other one."""
+    inner = {id(child) for module in modules for child in module.children()}
+    return [module for module in modules if id(module) not in inner]
 
 
 def sizes_of(found: Census) -> Sizes:
@@ -105,18 +147,23 @@ def sizes_of(found: Census) -> Sizes:
     return {key: (holder.size, len(holder.blocks), frozenset(holder.nodes)) for key, holder in found.items()}
 
 
-def is_computed_from(end: Any, before: frozenset[int]) -> bool:
-    """True if a graph that ends with a new node contains the last node of an earlier graph, by its number. A node has a larger number
-    than the nodes of its inputs."""
+def node_of(function: Any) -> Node:
+    """Returns the number and the name of an autograd function. Each thread counts its own, so the number alone is not unique."""
+    return function._sequence_nr(), function.name()
+
+
+def is_computed_from(end: Any, before: frozenset[Node]) -> bool:
+    """True if a graph that ends with a new node contains the last node of an earlier graph. A node has a larger number than the nodes
+    of its inputs."""
     waiting, seen = [end], set(before)
-    while waiting and before and end._sequence_nr() not in before:
-        for node, _ in waiting.pop().next_functions:
-            number = node._sequence_nr() if node is not None else 0
-            if number in before:
+    while waiting and before and node_of(end) not in before:
+        for function, _ in waiting.pop().next_functions:
+            node = node_of(function) if function is not None else (0, "")
+            if node in before:
                 return True
-            if number > min(before) and number not in seen:
-                seen.add(number)
-                waiting.append(node)
+            if node > min(before) and node not in seen:
+                seen.add(node)
+                waiting.append(function)
     return False
 
 
@@ -129,6 +176,8 @@ def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
 
     def has_grown(holder: Holder) -> bool:
         _, has_graph, size, blocks = growth(holder)
+        if holder.owners == 1 and holder.key not in before:
+            return False  # a model, or an optimizer that has made its first step
         return holder.is_chain or size >= least or (has_graph and blocks > 0)
 
     return sorted(filter(has_grown, now.values()), key=growth, reverse=True)
@@ -258,4 +307,16 @@ def in_cycles(library: Any) -> Iterator[tuple[Holder, int]]:
                              ("gradient cycle", "gradients with a graph", drop_gradients_with_graphs)):
         found = freed_in_child(kind, name, work, library)
         if found is not None:
+            if kind == "cycle":
+                name_cycle(found[0])
             yield found
+
+
+def name_cycle(holder: Holder) -> None:
+    """Adds the attribute by which an object of the program refers to the largest tensor in reference cycles."""
+    largest = next(iter(holder.blocks))
+    tensors = [one for one in tensors_on_cards() if start_of(one) == largest]
+    names = Names(tensors, [])
+    place = next(filter(None, map(names.name, tensors)), None)
+    if place is not None and place.kind == "attribute" and not is_of_library(place.file):
+        holder.owner, holder.file, holder.line = f"{place.name} of {place.owner}", place.file, place.line

@@ -172,11 +172,11 @@ class Observer:
     def _search(self, loop: Loop, later: int = 0) -> None:
         if loop.census is None and loop.rises == FIRST + later:
             self.searches -= 1
-            loop.census = holders.sizes_of(holders.census(frames_from(caller())))
+            loop.census = holders.sizes_of(holders.census_with_owners(frames_from(caller())))
         elif loop.census is not None and not loop.is_compared and loop.rises == SECOND + later:
             loop.is_compared = True
             if self.measure is None or not self._store_cycles(loop):  # before a census, since that refers to objects
-                now = holders.census(frames_from(caller()), before=loop.census)
+                now = holders.census_with_owners(frames_from(caller()), loop.census)
                 found = holders.grown(loop.census, now, loop.size // LEAST_SHARE)
                 graphs = self._held_by_graphs(now.values(), loop) if any(one.has_graph for one in found) else 0
                 self._label_caches(found, loop)
@@ -219,7 +219,7 @@ class Observer:
         measured = [self._measure(holder, found) for holder in found]
         keeps_alone = any(held is not None and held >= left // 2 for held in measured)
         for holder, held in zip(found, measured):
-            if held is None or (holder.has_graph and not keeps_alone):
+            if held is None or holder.owners or (holder.has_graph and not keeps_alone):
                 held = max(holder.size, held or 0, graphs if holder.has_graph else 0)
             if held > left // LEAST_SHARE:
                 self._store_one(holder, held, loop)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .holder_names import Holder, Names, attribute_of
-from .holders import census, tensors_to_name
+from .holders import census, is_on_card, outermost, tensors_to_name
 from .labels import start_of
 from .live_objects import Live
 from .spread import local_of
@@ -55,6 +55,7 @@ def weight_copies(live: Live, is_called: Callable[[Any], bool], frames: list[Any
     with the same shapes, such as a teacher, is no copy."""
     trained = trained_by(live.optimizers)
     shapes, addresses = {one.shape for one in trained}, {start_of(one) for one in trained}
+    shape_of = {start_of(one): one.shape for one in live.tensors if is_on_card(one) and one.shape in shapes}
     least = least_bytes(trained)
 
     def alike(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -67,17 +68,13 @@ def weight_copies(live: Live, is_called: Callable[[Any], bool], frames: list[Any
     of_modules = {start for one in copied for start in one.blocks}
     others = [one for one in tensors_to_name(live) if start_of(one) not in of_modules]
     for holder in (*copied, *census(frames, alike(others)).values()):
-        if holder.size >= least and not holder.has_graph:
+        is_average = AVERAGES.search(f"{holder.name} {holder.owner}") is not None
+        found = {shape_of[address] for address in holder.blocks if address in shape_of}
+        has_most_shapes = len(found) * LEAST_SHARE >= len(shapes)  # a batch may have the shape of one of the weights
+        if holder.size >= least and has_most_shapes and (is_average or not holder.has_graph):
             holder.is_copy = True
             holder.references.clear()  # so that a later census does not find them
-            kind = "EMA" if AVERAGES.search(f"{holder.name} {holder.owner}") else "copy"
-            yield Copy(holder, f"{kind} of {model}")
-
-
-def outermost(modules: list[Any]) -> Iterator[Any]:
-    """Yields the modules that are in no other one."""
-    inner = {id(child) for module in modules for child in module.children()}
-    yield from (module for module in modules if id(module) not in inner)
+            yield Copy(holder, f"{'EMA' if is_average else 'copy'} of {model}")
 
 
 def name_of_model(modules: list[Any], parameter: torch.Tensor) -> str:

@@ -47,10 +47,12 @@ static bool is_cache(const struct mt_holder_row *holder)
            (strcmp(holder->role, mt_role_name(MT_ROLE_KEY_VALUE_CACHE)) == 0 && holder->is_in_module);
 }
 
-/* True for an attribute of the ctx of a torch.autograd.Function. */
+/* True for an attribute of the ctx of the program's torch.autograd.Function, also of one in a reference cycle. */
 static bool is_of_context(const struct mt_holder_row *holder)
 {
-    return strstr(holder->file, "torch/autograd/function.py") != NULL;
+    static const char context[] = "ctx.";
+    const char *name = is_held_by(holder, MT_HOLDER_CYCLE) ? holder->owner : holder->name;
+    return strncmp(name, context, sizeof context - 1) == 0;
 }
 
 mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase)
@@ -86,7 +88,7 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
         found.change = MT_OBSERVED_CHANGE_FIND_HOLDER;
     } else if (is_held_by(holder, MT_HOLDER_CYCLE)) {
         found.kind = MT_OBSERVED_CYCLES;
-        found.change = MT_OBSERVED_CHANGE_BREAK_CYCLE;
+        found.change = is_of_context(holder) ? MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD : MT_OBSERVED_CHANGE_BREAK_CYCLE;
     } else if (is_held_by(holder, MT_HOLDER_GRADIENT_CYCLE)) {
         found.kind = MT_OBSERVED_CYCLES;
         found.change = MT_OBSERVED_CHANGE_AUTOGRAD_GRAD;
@@ -96,6 +98,10 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     } else {
         found.kind = MT_OBSERVED_KEPT_TENSORS;
         found.change = mt_holder_change(holder, found.phase);
+        if (is_held_by(holder, MT_HOLDER_EXCEPTION))
+            found.change = MT_OBSERVED_CHANGE_CLEAR_FRAMES;
+        if (is_held_by(holder, MT_HOLDER_TRACEBACK))
+            found.change = MT_OBSERVED_CHANGE_LEAVE_EXCEPT;
         if (found.change == MT_OBSERVED_CHANGE_HISTORY_SIZE)
             found.full_at = -1; /* the history has an end */
     }
@@ -143,22 +149,28 @@ static const struct mt_holder_row *holder_of_growth(const struct mt_observations
     return NULL;
 }
 
+/* Returns the holder with most of the memory that grows in the loop at a place; NULL: unknown. */
+static const struct mt_holder_row *holder_at(const struct mt_observations *observations, const struct mt_caveat *loop)
+{
+    for (size_t i = 0; i < observations->holder_count; i++)
+        if (observations->holders[i].loop_line == loop->line &&
+            strcmp(observations->holders[i].loop_file, loop->file) == 0)
+            return &observations->holders[i];
+    return NULL;
+}
+
 /* Returns the holder with most of the memory that grows in a loop; NULL: unknown. A step's place differs from the place
  * of its model's call. So for steps, any holder of a training loop counts, or else a holder of another loop: a loop
  * that acts may be inside a loop that learns. */
 static const struct mt_holder_row *holder_of_loop(const struct mt_observations *observations,
                                                   const struct mt_caveat *loop, const char *phase)
 {
-    if (is_phase(phase, MT_PROGRAM_PHASE_TRAIN)) {
-        const struct mt_holder_row *found = holder_of_growth(observations, phase, true);
-        found = found != NULL ? found : holder_in_loops(observations);
-        return found != NULL ? found : holder_of_growth(observations, phase, false);
-    }
-    for (size_t i = 0; i < observations->holder_count; i++)
-        if (observations->holders[i].loop_line == loop->line &&
-            strcmp(observations->holders[i].loop_file, loop->file) == 0)
-            return &observations->holders[i];
-    return NULL;
+    const struct mt_holder_row *found = holder_at(observations, loop);
+    if (found != NULL || !is_phase(phase, MT_PROGRAM_PHASE_TRAIN))
+        return found;
+    found = holder_of_growth(observations, phase, true);
+    found = found != NULL ? found : holder_in_loops(observations);
+    return found != NULL ? found : holder_of_growth(observations, phase, false);
 }
 
 /* Adds memory on a card that belongs to another rank, and gradients that are needless: no optimizer uses them, or the
@@ -209,6 +221,32 @@ static void drop_inner_growths(struct mt_observations *out)
     out->count = kept;
 }
 
+/* True if another observation is about a loop with the same holder, or one of that name. */
+static bool is_explained(const struct mt_observations *observations, const struct mt_observed *found)
+{
+    for (size_t i = 0; i < observations->count; i++) {
+        const struct mt_observed *other = &observations->items[i];
+        if (!mt_observed_is_growth(other) || other->holder == NULL)
+            continue;
+        if (found->kind == MT_OBSERVED_NOT_UPDATED && strcmp(other->holder->name, found->name) == 0)
+            return true;
+        if (found->kind == MT_OBSERVED_WEIGHT_COPY && mt_holder_is_same(other->holder, found->holder))
+            return true;
+    }
+    return false;
+}
+
+/* Drops models that a loop collects from what else is said about them: the copies that they are, and the gradients
+ * left from their own training. */
+static void drop_explained(struct mt_observations *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < out->count; i++)
+        if (!is_explained(out, &out->items[i]))
+            out->items[kept++] = out->items[i];
+    out->count = kept;
+}
+
 /* Sets *out to false if most memory that a generating loop leaves behind is no key-value cache. Blocks of a cache have
  * that role, or come from the same operator as the holder's blocks. */
 static mt_status are_caches_most(const struct mt_question *question, const struct mt_holder_row *holder, bool *out)
@@ -255,6 +293,13 @@ static mt_status check_unheld(const struct mt_question *question, struct mt_obse
     return MT_OK;
 }
 
+/* True for growth that is small even after all iterations, such as a list of numbers on the card. */
+static bool is_negligible(const struct mt_caveat *growth)
+{
+    enum { LEAST_BYTES = 1 << 20 };
+    return growth->total > 0 && growth->bytes < LEAST_BYTES / growth->total;
+}
+
 /* Adds loop growth that was measured during the run, memory on other cards, and needless gradients. */
 static mt_status add_growths(const struct mt_question *question, struct mt_observations *out, bool *out_trains)
 {
@@ -264,7 +309,7 @@ static mt_status add_growths(const struct mt_question *question, struct mt_obser
     for (size_t i = 0; i < count; i++) {
         mt_program_phase phase;
         add_measured(&rows[i], out);
-        if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0)
+        if (rows[i].kind != MT_CAVEAT_GROWTH || rows[i].bytes < 0 || is_negligible(&rows[i]))
             continue;
         const char *name =
             mt_program_phase_find(rows[i].name, &phase) ? rows[i].name : mt_program_phase_name(MT_PROGRAM_PHASE_TRAIN);
@@ -320,12 +365,23 @@ static mt_observed_change change_of_one_graph(const struct mt_holder_row *holder
                : change_of_graphs(holder->phase, holder);
 }
 
+/* True if an observation is about graphs that a loop keeps. */
+static bool has_graphs_of_loop(const struct mt_observations *observations, const struct mt_holder_row *holder)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].kind == MT_OBSERVED_KEPT_GRAPHS &&
+            observations->items[i].line == holder->loop_line &&
+            strcmp(observations->items[i].file, holder->loop_file) == 0)
+            return true;
+    return false;
+}
+
 /* Adds loops whose iterations add to one graph, though memory does not grow from step to step. */
 static void add_chains(struct mt_observations *out)
 {
     for (size_t i = 0; i < out->holder_count; i++) {
         const struct mt_holder_row *holder = &out->holders[i];
-        if (is_held_by(holder, MT_HOLDER_CHAIN) && !is_observed(out, holder))
+        if (is_held_by(holder, MT_HOLDER_CHAIN) && !is_observed(out, holder) && !has_graphs_of_loop(out, holder))
             *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_ONE_GRAPH,
                                                                         .change = change_of_one_graph(holder),
                                                                         .phase = holder->phase,
@@ -343,7 +399,7 @@ static void add_kept_by_exceptions(mt_holder_kind kind, struct mt_observed found
 {
     for (size_t i = 0; i < out->holder_count; i++) {
         const struct mt_holder_row *holder = &out->holders[i];
-        if (!is_held_by(holder, kind))
+        if (!is_held_by(holder, kind) || is_observed(out, holder))
             continue;
         found.phase = holder->phase;
         found.bytes = holder->held_bytes;
@@ -470,6 +526,40 @@ static mt_status add_evaluation(const struct mt_question *question, mt_program_p
     return MT_OK;
 }
 
+/* Returns the bytes of the largest observation about one moment. */
+static uint64_t most_at_once(const struct mt_observations *observations)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < observations->count; i++)
+        if (!mt_observed_is_growth(&observations->items[i]))
+            most = mt_larger(most, observations->items[i].bytes);
+    return most;
+}
+
+/* True for a loop that leaves little, after all its iterations, compared with what is on the card at once. */
+static bool is_small_growth(const struct mt_observed *observed, uint64_t at_once_bytes)
+{
+    enum { SMALL_PART = 4 };
+    return mt_observed_is_growth(observed) && observed->iterations > 0 &&
+           observed->bytes * (uint64_t)observed->iterations < at_once_bytes / SMALL_PART;
+}
+
+/* Moves small growths behind what is larger. */
+static void move_small_growths(struct mt_observations *out)
+{
+    const uint64_t most = most_at_once(out);
+    struct mt_observed *small = mt_host_alloc((out->count + 1) * sizeof *small);
+    size_t small_count = 0, kept = 0;
+    for (size_t i = 0; i < out->count; i++) {
+        if (is_small_growth(&out->items[i], most))
+            small[small_count++] = out->items[i];
+        else
+            out->items[kept++] = out->items[i];
+    }
+    memcpy(&out->items[kept], small, small_count * sizeof *small);
+    free(small);
+}
+
 mt_status mt_observations_load(const struct mt_question *question, struct mt_observations *out)
 {
     bool trains = false;
@@ -485,9 +575,13 @@ mt_status mt_observations_load(const struct mt_question *question, struct mt_obs
     add_chains(out);
     add_exceptions(out);
     add_copies(out);
+    drop_explained(out);
     MT_TRY(add_checkpoint(question, out));
     MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_VALIDATE, out));
     MT_TRY(add_evaluation(question, MT_PROGRAM_PHASE_GENERATE, out));
     MT_TRY(mt_observations_add_forward(question, out));
-    return mt_observations_add_peak(question, out);
+    MT_TRY(mt_observations_add_peak(question, out));
+    if (out->count > 0)
+        move_small_growths(out);
+    return MT_OK;
 }

@@ -1,6 +1,9 @@
 #include "analysis/advise/observed.h"
 
+#include "trace/query/holders.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 const char *mt_observed_kind_name(mt_observed_kind kind)
 {
@@ -16,6 +19,12 @@ const char *mt_observed_change_name(mt_observed_change change)
     static const char *const names[MT_OBSERVED_CHANGE_COUNT] = {MT_OBSERVED_CHANGES(X)};
 #undef X
     return names[change];
+}
+
+bool mt_holder_is_same(const struct mt_holder_row *a, const struct mt_holder_row *b)
+{
+    return a == b || (a->line == b->line && strcmp(a->name, b->name) == 0 && strcmp(a->owner, b->owner) == 0 &&
+                      strcmp(a->file, b->file) == 0);
 }
 
 bool mt_observed_is_growth(const struct mt_observed *observed)

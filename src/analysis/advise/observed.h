@@ -130,6 +130,9 @@ struct mt_observations {
 /* Returns the change for a loop that collects tensors in the holder. */
 mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase);
 
+/* True if two rows are the same variable or attribute. Each loop in which it grows has a row. */
+bool mt_holder_is_same(const struct mt_holder_row *a, const struct mt_holder_row *b);
+
 /* True if an observation is about a loop that keeps memory. */
 bool mt_observed_is_growth(const struct mt_observed *observed);
 
