@@ -152,11 +152,14 @@ static void what_a_holder_keeps_after_its_last_use_is_to_be_dropped_there(void *
     holder.role = holder.op = holder.phase = holder.taken_at = "";
     assert_true(late_hint_has("activation", &holder, "set self.last of T to None after its last use, or keep"));
     assert_false(late_hint_has("parameter", &holder, "detach"));
+    assert_true(late_hint_has("gradient", NULL, "zero_grad"));
     holder.loop_file = "train.py";
     assert_true(late_hint_has("activation", &holder, "move its tensors to the host"));
     holder.loop_file = "";
     holder.name = "loss";
     assert_true(late_hint_has("activation", &holder, "del the variable"));
+    holder.kind = "graph";
+    assert_true(late_hint_has("activation", &holder, "keep only the value in loss in T, with tensor.detach()"));
 }
 
 int main(void)

@@ -153,14 +153,20 @@ void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text 
         mt_text_add(out, ")");
 }
 
+/* True for a holder that keeps autograd graphs. */
+static bool keeps_graphs(const struct mt_holder_row *holder)
+{
+    mt_holder_kind kind;
+    return holder != NULL && mt_holder_kind_find(holder->kind, &kind) &&
+           (kind == MT_HOLDER_GRAPH || kind == MT_HOLDER_CHAIN);
+}
+
 /* Adds what to do about what a holder keeps across steps. */
 static void add_dropped(const struct mt_holder_row *holder, struct mt_text *out)
 {
-    mt_holder_kind kind;
-    bool has_graph = mt_holder_kind_find(holder->kind, &kind) && (kind == MT_HOLDER_GRAPH || kind == MT_HOLDER_CHAIN);
     const mt_observed_change change = mt_holder_change(holder, holder->phase);
     const char *words = "move its tensors to the host with .cpu(), or remove those that no step needs";
-    if (has_graph)
+    if (keeps_graphs(holder))
         words = "keep tensor.detach() there, or loss.item()";
     else if (change == MT_OBSERVED_CHANGE_HISTORY_SIZE || change == MT_OBSERVED_CHANGE_SAVE_FOR_BACKWARD)
         words = mt_observed_change_words(change);
@@ -183,6 +189,14 @@ static void add_unset(const struct mt_holder_row *holder, mt_hint hint, struct m
                 hint == MT_HINT_NO_BACKWARD ? ", or keep tensor.detach() there, which has no graph" : "");
 }
 
+/* Adds what to do about a variable that keeps a graph, which no backward went through or which it retained. */
+static void add_retained(const struct mt_holder_row *holder, struct mt_text *out)
+{
+    mt_text_add(out, "keep only the value in ");
+    mt_holder_add_name(holder, out);
+    mt_text_add(out, ", with tensor.detach(), and leave out retain_graph=True");
+}
+
 /* True for a holder that collects tensors, or has a change of its own. */
 static bool collects(const struct mt_holder_row *holder)
 {
@@ -198,6 +212,12 @@ static bool is_held_by_autograd(const struct mt_finding *finding, const struct m
            strcmp(finding->phase, mt_phase_name(MT_PHASE_BACKWARD)) == 0;
 }
 
+/* True for gradients, which no variable of the program holds. */
+static bool is_gradient(const struct mt_finding *finding)
+{
+    return strcmp(finding->role, mt_role_name(MT_ROLE_GRADIENT)) == 0;
+}
+
 void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
 {
     const mt_hint hint = mt_finding_hint(finding);
@@ -208,6 +228,10 @@ void mt_finding_add_hint(const struct mt_finding *finding, const struct mt_progr
         add_dropped(finding->holder, out);
     else if (is_of_use && is_attribute(finding->holder))
         add_unset(finding->holder, hint, out);
+    else if (is_of_use && keeps_graphs(finding->holder) && program->runs_backward && !program->keeps_graphs)
+        add_retained(finding->holder, out);
+    else if (hint == MT_HINT_FREE_AFTER_USE && is_gradient(finding))
+        mt_hint_add(MT_HINT_ZERO_GRAD_EARLY, program, out);
     else if (hint == MT_HINT_NO_BACKWARD && finding->holder != NULL)
         mt_hint_add(MT_HINT_FREE_AFTER_USE, program, out);
     else if (hint == MT_HINT_FREE_AFTER_USE && is_held_by_autograd(finding, program))
@@ -232,8 +256,11 @@ void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_tex
 {
     static const char layers[] = "layers.*.";
     const char *layer = strstr(finding->place, layers);
-    if (finding->op[0] != '\0')
+    if (finding->op[0] != '\0' &&
+        !is_gradient(finding)) /* a gradient's operator is the name of its parameter's class */
         mt_text_add(out, "%s", finding->op);
+    else if (is_gradient(finding))
+        mt_text_add(out, "%s", finding->role);
     else
         mt_text_add(out, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
     if (finding->place[0] != '\0')

@@ -1,6 +1,7 @@
 #include "words/first_remedies.h"
 
 #include "answer/escape.h"
+#include "base/order.h"
 #include "words/advice_words.h"
 #include "words/change_words.h"
 #include "words/finding_words.h"
@@ -93,35 +94,80 @@ static uint64_t saved_by_finding(const struct mt_advice_answer *answer)
     return answer->advice.count > 0 ? answer->advice.findings[0].saved_bytes : 0;
 }
 
-/* True if an observation about a loop already reports the first finding: the same leak, or memory of the same holder. */
+/* True if an observation is about memory that an error of the program keeps: without it, the memory is not needed. */
+static bool is_error(const struct mt_observed *observed)
+{
+    return mt_observed_is_growth(observed) || observed->kind == MT_OBSERVED_ONE_GRAPH ||
+           observed->kind == MT_OBSERVED_TRACEBACK || observed->kind == MT_OBSERVED_EXCEPTIONS;
+}
+
+/* True if an observation already reports a finding: memory of the same holder, or activations without a holder of their
+ * own where graphs are kept. */
+static bool reports(const struct mt_observed *observed, const struct mt_finding *finding)
+{
+    if (finding->holder != NULL)
+        return is_error(observed) && observed->holder == finding->holder;
+    return (observed->kind == MT_OBSERVED_KEPT_GRAPHS || observed->kind == MT_OBSERVED_ONE_GRAPH) &&
+           mt_finding_hint(finding) == MT_HINT_NO_BACKWARD;
+}
+
+/* True if an observation about a loop already reports the first finding. */
 static bool is_repeated(const struct mt_advice_answer *answer)
 {
     const struct mt_finding *finding = &answer->advice.findings[0];
     const struct mt_observations *known = &answer->observations;
     for (size_t i = 0; i < known->count; i++)
-        if (mt_observed_is_growth(&known->items[i]) && known->items[i].holder == finding->holder &&
-            finding->holder != NULL)
+        if (reports(&known->items[i], finding))
             return true;
     return finding->pattern == MT_PATTERN_LEAK && mt_observations_have_growth(known);
 }
 
-/* Returns what a change must save to be named. Next to a cause that is observed, a few percent are not worth it. */
+/* Returns the bytes that an observation explains: of a loop, after all its iterations. UINT64_MAX: unknown. */
+static uint64_t bytes_explained(const struct mt_observed *observed)
+{
+    if (!mt_observed_is_growth(observed))
+        return observed->kind == MT_OBSERVED_ONE_GRAPH ? UINT64_MAX : observed->bytes;
+    return observed->iterations > 0 ? observed->bytes * (uint64_t)observed->iterations : UINT64_MAX;
+}
+
+/* Returns what a change must save to be named: more than the first finding, than a few percent next to a cause that is
+ * observed, and than what an error of the program keeps, which no change of training removes. */
 static uint64_t least_saving(const struct mt_advice_answer *answer, uint64_t saved_by_finding)
 {
     enum { SMALL_PART = 20 };
-    const uint64_t small = answer->changes.as_it_was.reserved_bytes / SMALL_PART;
-    return answer->observations.count > 0 && small > saved_by_finding ? small : saved_by_finding;
+    const struct mt_observations *known = &answer->observations;
+    uint64_t least = saved_by_finding;
+    if (known->count > 0)
+        least = mt_larger(least, answer->changes.as_it_was.reserved_bytes / SMALL_PART);
+    for (size_t i = 0; i < known->count; i++)
+        if (is_error(&known->items[i]))
+            least = mt_larger(least, bytes_explained(&known->items[i]));
+    return least;
+}
+
+/* True if the first finding comes before a change that saves so much: its holder is known, so it costs no speed, and it
+ * saves at least half as much. */
+static bool precedes(const struct mt_advice_answer *answer, const struct mt_program_change *change)
+{
+    const struct mt_finding *finding = answer->advice.findings;
+    const uint64_t saved_bytes = answer->changes.as_it_was.reserved_bytes - change->replay.reserved_bytes;
+    return finding->holder != NULL && finding->saved_bytes >= saved_bytes / 2;
 }
 
 void mt_first_remedies_add_waste(struct mt_remedy_list *remedies, const struct mt_advice_answer *answer)
 {
+    enum { LEAST_SAVING = 1 << 12 }; /* a list of numbers is listed below, but no remedy */
     const uint64_t saved_bytes = saved_by_finding(answer);
     const bool is_option = saved_bytes > 0 && mt_finding_is_optional(answer->advice.findings);
     const struct mt_program_change *change =
         mt_changes_first(&answer->changes, least_saving(answer, is_option ? 2 * saved_bytes : saved_bytes));
+    const bool has_finding = saved_bytes >= LEAST_SAVING && !is_repeated(answer);
+    const bool is_first = has_finding && change != NULL && precedes(answer, change);
+    if (is_first)
+        add_finding(remedies, answer);
     if (change != NULL)
         add_change(remedies, answer, change);
-    if (saved_bytes > 0 && !is_repeated(answer))
+    if (has_finding && !is_first)
         add_finding(remedies, answer);
 }
 

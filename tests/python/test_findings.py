@@ -406,6 +406,69 @@ evaluate()
     assert unread["bytes"] >= 8 * 16384 * 4096
 
 
+def test_a_validation_in_training_mode_and_models_in_a_list_are_found(tmp_path):
+    program = """
+import copy, torch
+from torch import nn
+net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(4)]).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+snapshots = []
+for epoch in range(8):
+    for _ in range(3):
+        net(torch.randn(1024, 1024, device="cuda")).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    total = 0
+    for _ in range(12):
+        total += net(torch.randn(1024, 1024, device="cuda")).mean()
+    del total
+    snapshots.append(copy.deepcopy(net))
+"""
+    answer = advise(tmp_path, program)
+    graphs, models = by_change(answer)["no_grad"], by_change(answer)["move to host"]
+    assert (graphs["detector"], graphs["program_phase"], graphs["holder"]["name"]) == ("kept graphs", "validate", "total")
+    assert (graphs["line"], graphs["bytes"]) == (14, 8 * 4 * MIB)
+    assert (models["detector"], models["holder"]["name"], models["holder"]["line"]) == ("kept tensors", "snapshots", 16)
+    printed = remedy_printed_first(tmp_path)
+    assert "micro-batch" not in printed and "checkpoint" not in printed
+
+
+def test_a_graph_that_is_retained_precedes_what_makes_a_step_smaller(tmp_path):
+    program = """
+import torch
+from torch import nn
+net = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.GELU()) for _ in range(8)]).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+last = None
+for _ in range(4):
+    output = net(torch.randn(4096, 1024, device="cuda"))
+    loss = output.pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward(retain_graph=True)
+    optimizer.step()
+    last = output
+"""
+    advise(tmp_path, program, options=["--steps", "all"])
+    assert remedy_printed_first(tmp_path).startswith("keep only the value in last (program.py:13), with tensor.detach(), and leave out "
+                                                     "retain_graph=True")
+
+
+def test_logits_are_the_cause_also_where_the_run_ends_before_their_loss(tmp_path):
+    (tmp_path / "program.py").write_text("""
+import torch
+from torch import nn
+net = nn.Sequential(nn.Embedding(50_000, 64), nn.Linear(64, 50_000)).cuda().half()
+with torch.no_grad():
+    net(torch.zeros(4096, dtype=torch.long, device="cuda")).float()
+""")
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+    subprocess.run([find_program(), "dry-run", "--device", "sim:h100:1GiB", "--", sys.executable, "program.py"],
+                   cwd=tmp_path, env=kept, capture_output=True)
+    said = subprocess.run([find_program(), "oom", "--json"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    logits = by_change(json.loads(said))["sliced loss"]
+    assert (logits["detector"], logits["shape"], logits["bytes"]) == ("logits", "4096,50000", 4096 * 50_000 * 2)
+
+
 def test_an_exceptions_frame_one_hot_labels_and_gradients_set_by_hand_are_found(tmp_path):
     """The exception is the program's own, and the fp32 copies that the optimizer updates belong to no module."""
     program = """
