@@ -79,17 +79,21 @@ from torch.distributed.fsdp import fully_shard
 dist.init_process_group("nccl")
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 net = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
-if sys.argv[1] == "ddp":
-    net = nn.parallel.DistributedDataParallel(net)
+if sys.argv[1] in ("ddp", "views"):
+    net = nn.parallel.DistributedDataParallel(net, gradient_as_bucket_view=sys.argv[1] == "views")
 else:
     for layer in net if sys.argv[1] == "kept" else ():
         fully_shard(layer, reshard_after_forward=False)
     fully_shard(net)
 optimizer = torch.optim.Adam(net.parameters(), foreach=True)
 for _ in range(3):
-    net(torch.randn(8, 1024, device="cuda")).sum().backward()
+    loss = net(torch.randn(8, 1024, device="cuda")).sum()
+    if sys.argv[1] == "views":
+        optimizer.zero_grad()
+    loss.backward()
     optimizer.step()
-    optimizer.zero_grad()
+    if sys.argv[1] != "views":
+        optimizer.zero_grad()
 """
 
 # Fragments that no later request fits into: each block that stays lies between two that go.
@@ -160,9 +164,14 @@ def test_buckets_of_ddp_and_temporaries_of_foreach_are_found(tmp_path):
     found = by_change(answer)
     assert all(one["change"] != "optimizer in backward" for one in answer["changes"])  # a parameter's hook runs before its bucket
     weights = 8 * 4 * (1024 * 1024 + 1024)
-    assert found["gradient_as_bucket_view"]["allocated_at"] == line_of(RANKS, "DistributedDataParallel(net)")
+    assert found["gradient_as_bucket_view"]["allocated_at"] == line_of(RANKS, "DistributedDataParallel(net")
     assert weights <= found["gradient_as_bucket_view"]["bytes"] < 1.1 * weights
     assert weights <= found["fused or foreach=False"]["bytes"] < 1.1 * weights
+
+
+def test_gradients_that_are_views_of_a_bucket_have_no_memory_of_their_own(tmp_path):
+    """In the second forward, while DDP makes its buckets again, the gradients of the first step are still there."""
+    assert "gradient_as_bucket_view" not in by_change(launch(tmp_path, "views"))
 
 
 @pytest.mark.parametrize("kind, change", [("fsdp", "fully_shard of blocks"), ("kept", "reshard_after_forward")])

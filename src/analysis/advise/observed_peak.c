@@ -47,9 +47,10 @@ static bool is_bucket(const struct mt_label_row *label)
     return mt_label_is_role(label, MT_ROLE_GRADIENT) && strcmp(dot != NULL ? dot + 1 : label->span, "buckets") == 0;
 }
 
+/* True for the gradient of a parameter. A bucket whose views are the gradients of many has no span. */
 static bool is_other_gradient(const struct mt_label_row *label)
 {
-    return mt_label_is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label);
+    return mt_label_is_role(label, MT_ROLE_GRADIENT) && !is_bucket(label) && label->span[0] != '\0';
 }
 
 /* True if a module's forward allocated it during backward. Blocks of autograd's functions have the functions' names. */
