@@ -159,7 +159,8 @@ predict()
 def test_a_comprehension_that_python_put_into_its_function_is_found_by_its_lines(tmp_path):
     source = "def predict(net):\n    outputs = [net(n)\n               for n in range(3)]\n    return outputs\n"
     (tmp_path / "new.py").write_text(source)
-    code = types.SimpleNamespace(co_name="predict", co_filename=str(tmp_path / "new.py"), co_firstlineno=1, co_consts=(None, 3))
+    code = types.SimpleNamespace(co_name="predict", co_filename=str(tmp_path / "new.py"), co_firstlineno=1, co_consts=(None, 3),
+                                 co_flags=0)
     found = [[(one.name, one.function, one.line) for one in comprehensions_of(types.SimpleNamespace(f_code=code, f_lineno=line))]
              for line in (3, 4)]
     assert found == [[("list comprehension", "predict", 2)], []]
