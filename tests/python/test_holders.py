@@ -2,12 +2,15 @@
 import json
 import subprocess
 import sys
+from collections import deque
 
 import pytest
 import torch
 from test_dry_run import Dry
 
 from memtrace._library import find_program
+from memtrace.recording.holder_names import Holder, Reference
+from memtrace.recording.holders import release
 from memtrace.recording.iterations import Loop
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
@@ -551,6 +554,13 @@ for _ in range(6):
 """)
     copies = [one["holder"] for one in answer(dry, "advise")["observations"] if one["detector"] == "copy of the weights"]
     assert [(one["name"], one["owner"], one["line"]) for one in copies] == [("self.average", "Learner", 9)]
+
+
+def test_a_variable_that_refers_to_one_item_of_a_container_keeps_that_one_alone():
+    one, other = (1,), (2,)
+    containers = [[one, other], deque([one, other]), {one, other}, {"one": one, "other": other}]
+    release(Holder("variable", "one", "", "", 0, references=[Reference(container, id(one)) for container in containers]))
+    assert containers == [[other], deque([other]), {other}, {"other": other}]
 
 
 @pytest.mark.parametrize("rises, size", [([65, 2, 2, 2, 2], 2), ([1, 3, 1, 3, 2], 2), ([5], 5), ([1, 3], 1), ([], 0),

@@ -27,7 +27,7 @@ from typing import Any, Optional
 import torch
 
 from .frames import is_of_library
-from .holder_names import Holder, Names, Node, Reference
+from .holder_names import Holder, Names, Node
 from .holder_paths import FunctionCache, fields_of
 from .labels import start_of
 from .live_objects import Live, live_now, objects_of
@@ -187,9 +187,12 @@ def grown(before: Sizes, now: Census, least: int) -> list[Holder]:
 
 def release(holder: Holder) -> None:
     """Removes the references to a holder's tensors, and detaches them from their graphs."""
-    for reference in holder.references:
+    targets: dict[int, tuple[Any, set[int]]] = {}
+    for referrer, target in holder.references:
+        targets.setdefault(id(referrer), (referrer, set()))[1].add(target)
+    for referrer, ids in targets.values():
         with contextlib.suppress(Exception):
-            remove(reference)
+            remove(referrer, ids)
     for weak in holder.tensors:
         with contextlib.suppress(RuntimeError):  # for a view
             tensor = weak()
@@ -197,20 +200,24 @@ def release(holder: Holder) -> None:
                 tensor.detach_()
 
 
-def remove(reference: Reference) -> None:
-    """Removes a reference. A dict or an object keeps its other values, since it may contain a module's variables or be the model."""
-    referrer, target = reference
+def remove(referrer: Any, targets: set[int]) -> None:
+    """Removes the references of an object to others, given by their ids. It keeps its other values: a dict may contain a module's
+    variables, and a variable may refer to one of a container's tuples."""
     if isinstance(referrer, FunctionCache):
         referrer.cache_clear()
-    elif isinstance(referrer, (list, set, deque, types.FrameType)):
+    elif isinstance(referrer, types.FrameType):
         referrer.clear()
+    elif isinstance(referrer, (list, set, deque)):
+        kept = [one for one in referrer if id(one) not in targets]
+        referrer.clear()
+        (referrer.update if isinstance(referrer, set) else referrer.extend)(kept)
     elif isinstance(referrer, types.CellType):
         del referrer.cell_contents
     elif isinstance(referrer, dict):
-        for key in [key for key, value in referrer.items() if id(value) == target]:
+        for key in [key for key, value in referrer.items() if id(value) in targets]:
             del referrer[key]
     else:
-        for key in [key for key, value in fields_of(referrer) if id(value) == target]:
+        for key in [key for key, value in fields_of(referrer) if id(value) in targets]:
             object.__delattr__(referrer, key)
 
 
