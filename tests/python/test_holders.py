@@ -293,6 +293,29 @@ with torch.no_grad():
     assert change["lru_cache of mask"] == "lru_cache maxsize"
 
 
+def test_weights_that_an_inner_loop_computes_are_named_with_their_graph(tmp_path):
+    """Its model has them in place of its parameters while it is called."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+from torch.func import functional_call
+net = nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+x = torch.ones(1024, 1024, device="cuda")
+for _ in range(3):
+    weights = dict(net.named_parameters())
+    for _ in range(8):
+        gradients = torch.autograd.grad(functional_call(net, weights, (x,)).pow(2).mean(), weights.values(), create_graph=True)
+        weights = {name: one - 0.1 * gradient for (name, one), gradient in zip(weights.items(), gradients)}
+    functional_call(net, weights, (x,)).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    graphs = [one["holder"] for one in answer(dry, "advise")["observations"] if one["detector"] == "one graph"]
+    assert ("weights", "chain") in {(one["name"], one["kind"]) for one in graphs}
+
+
 def test_a_state_that_is_never_detached_gets_the_change_to_detach_it(tmp_path):
     dry = Dry(tmp_path)
     dry.run("""

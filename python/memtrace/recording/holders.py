@@ -46,8 +46,8 @@ def known_tensors(modules: Iterable[Any], optimizers: Iterable[Any]) -> set[int]
     for module in modules:
         for tensors in (vars(module).get("_parameters"), vars(module).get("_buffers")):
             for tensor in (tensors or {}).values():
-                if tensor is not None:
-                    found |= {id(tensor), id(tensor.grad) if tensor.is_leaf else 0}
+                if tensor is not None and tensor.is_leaf:  # others replace parameters, as in torch.func.functional_call
+                    found |= {id(tensor), id(tensor.grad)}
     for optimizer in optimizers:
         for state in optimizer.state.values():
             found |= {id(value) for value in (state.values() if isinstance(state, dict) else ())}
