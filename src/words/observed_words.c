@@ -133,8 +133,8 @@ static const char *words_of_kind(const char *name)
 
 void mt_holder_add(const struct mt_holder_row *holder, struct mt_text *out)
 {
-    const bool is_plural = strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_CYCLE)) == 0 ||
-                           strcmp(holder->kind, mt_holder_kind_name(MT_HOLDER_GRADIENT_CYCLE)) == 0;
+    const bool is_plural =
+        mt_holder_is_kind(holder, MT_HOLDER_CYCLE) || mt_holder_is_kind(holder, MT_HOLDER_GRADIENT_CYCLE);
     const bool is_measured_in_loop = !is_plural && holder->loop_file[0] != '\0'; /* it keeps more later */
     mt_holder_add_name(holder, out);
     mt_text_add(out, " %s %s%s%s", is_plural ? "keep" : "keeps", MT_SIZE(holder->held_bytes),

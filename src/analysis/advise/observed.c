@@ -21,6 +21,16 @@ const char *mt_observed_change_name(mt_observed_change change)
     return names[change];
 }
 
+bool mt_holder_is_kind(const struct mt_holder_row *holder, mt_holder_kind kind)
+{
+    return holder != NULL && strcmp(holder->kind, mt_holder_kind_name(kind)) == 0;
+}
+
+bool mt_program_phase_is(const char *name, mt_program_phase phase)
+{
+    return strcmp(name, mt_program_phase_name(phase)) == 0;
+}
+
 bool mt_holder_is_same(const struct mt_holder_row *a, const struct mt_holder_row *b)
 {
     return a == b || (a->line == b->line && strcmp(a->name, b->name) == 0 && strcmp(a->owner, b->owner) == 0 &&

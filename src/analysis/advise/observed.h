@@ -130,6 +130,12 @@ struct mt_observations {
 /* Returns the change for a loop that collects tensors in the holder. */
 mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const char *phase);
 
+/* True if a holder, which may be NULL, is of that kind. */
+bool mt_holder_is_kind(const struct mt_holder_row *holder, mt_holder_kind kind);
+
+/* True if a phase of the program has that name. */
+bool mt_program_phase_is(const char *name, mt_program_phase phase);
+
 /* True if two rows are the same variable or attribute. Each loop in which it grows has a row. */
 bool mt_holder_is_same(const struct mt_holder_row *a, const struct mt_holder_row *b);
 
