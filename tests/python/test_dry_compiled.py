@@ -140,7 +140,8 @@ def run(tmp_path_factory):
     done = dry(folder, PROGRAM, TMPDIR=str(users), XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", ""))
     assert done.returncode == 0, done.stderr
     told = subprocess.run([find_program(), "peak"], cwd=folder, capture_output=True, text=True, check=True).stdout
-    return ({**json.loads(done.stdout), "told": told}, ask(folder, "runs")["rows"][0], ask(folder, "peak"),
+    largest = ask(folder, "advise")["largest"]
+    return ({**json.loads(done.stdout), "told": told, "largest": largest}, ask(folder, "runs")["rows"][0], ask(folder, "peak"),
             [path.name for path in users.iterdir()])
 
 
@@ -185,6 +186,7 @@ def test_autotuning_has_a_category_and_the_peak_is_known_without_it(run):
     assert said["tuned"] and peak["untuned_bytes"] < peak["allocated_bytes"] - 50 * MIB
     assert [row["category"] for row in peak["by_category"]][0] == "Autotune"
     assert {row["role"] for row in peak["rows"]} >= {"workspace"}
+    assert said["largest"] is None or said["largest"]["bytes"] < 50 * MIB  # a tensor of the program's
 
 
 def test_padding_is_a_choice_by_time(run):

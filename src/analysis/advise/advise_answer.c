@@ -108,13 +108,19 @@ static bool is_same_tensor(const struct mt_top_row *a, const struct mt_top_row *
            strcmp(a->line != NULL ? a->line : "", b->line != NULL ? b->line : "") == 0;
 }
 
+/* True for a tensor of the program. A workspace, also of a benchmark, is not. */
+static bool is_tensor(const struct mt_top_row *block)
+{
+    return block->shape[0] != '\0' && strcmp(block->role, mt_role_name(MT_ROLE_WORKSPACE)) != 0;
+}
+
 /* Finds the tensors that request most together. Blocks are ordered by size, so equal ones begin at the first. */
 static void find_largest(const struct mt_top_row *blocks, size_t count, struct mt_peak_tensor *out)
 {
     for (size_t i = 0; i < count && i < MOST_LINES; i++) {
         const char *line = blocks[i].line != NULL ? blocks[i].line : "";
         struct mt_peak_tensor found = {blocks[i].op, blocks[i].dtype, blocks[i].shape, blocks[i].span, line, 0, 0};
-        for (size_t other = i; other < count && blocks[i].shape[0] != '\0'; other++) {
+        for (size_t other = i; other < count && is_tensor(&blocks[i]); other++) {
             if (!is_same_tensor(&blocks[i], &blocks[other]))
                 continue;
             found.bytes += blocks[other].total_bytes;
