@@ -33,36 +33,35 @@ def is_users(file: str) -> bool:
     return not file.startswith((*OTHERS, "<")) and PACKAGES not in file and not is_generated(file)
 
 
-def is_librarys(file: str) -> bool:
+def may_train(file: str) -> bool:
     """True for a file of an installed package that may train."""
     folder, found, inside = file.rpartition(PACKAGES)
     return bool(found) and inside.partition(os.sep)[0] not in WITHOUT_LOOPS and not file.startswith(HERE)
 
 
+def outwards(frame: Any) -> Iterator[Any]:
+    """Yields a frame and its callers."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def frames_of_user(outside_of: str = "") -> list[Any]:
     """Returns the frames of the user's own code that the calling thread is in, innermost first; only those around the calls of a
     file's functions, if `outside_of` names a file that is being called."""
-    frame: Any = sys._getframe(1)
     frames: list[Any] = []
-    while frame is not None:
+    for frame in outwards(sys._getframe(1)):
         file = frame.f_code.co_filename
         if file == outside_of:
             frames.clear()
         if is_users(file):
             frames.append(frame)
-        frame = frame.f_back
     return frames
 
 
 def frames_of_libraries() -> list[Any]:
     """Returns the frames of installed packages that the calling thread is in, innermost first."""
-    frame: Any = sys._getframe(1)
-    frames: list[Any] = []
-    while frame is not None:
-        if is_librarys(frame.f_code.co_filename):
-            frames.append(frame)
-        frame = frame.f_back
-    return frames
+    return [frame for frame in outwards(sys._getframe(1)) if may_train(frame.f_code.co_filename)]
 
 
 @functools.lru_cache(maxsize=None)
@@ -83,26 +82,17 @@ def place_of_user() -> Place:
 
 def innermost() -> Any:
     """Returns the frame of the calling thread that is innermost outside of memtrace and the interpreter; None if there is none."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((HERE, "<")):
-        frame = frame.f_back
-    return frame
+    return next((frame for frame in outwards(sys._getframe(1)) if not frame.f_code.co_filename.startswith((HERE, "<"))), None)
 
 
 def frames_to_user(frame: Any) -> Iterator[Any]:
     """Yields a frame and its callers, up to the first one of the user's own code."""
-    while frame is not None:
-        yield frame
-        if is_users(frame.f_code.co_filename):
+    for one in outwards(frame):
+        yield one
+        if is_users(one.f_code.co_filename):
             return
-        frame = frame.f_back
 
 
 def is_printing() -> bool:
     """True if the calling thread is in the text of a tensor, whose values decide nothing."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        if frame.f_code.co_filename.endswith("_tensor_str.py"):
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_filename.endswith("_tensor_str.py") for frame in frames_to_user(sys._getframe(1)))
