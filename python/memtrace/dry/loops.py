@@ -173,10 +173,12 @@ class Loops:
     def _leave(self, settling: Settling, beyond: Optional[Place] = None) -> None:
         """Leaves a loop of the program that trains, one around `beyond` if given. Ends the program if no loop around that one could
         train something else, and no call behind it is left."""
-        why = "growth" if self.rounds.growths else ending_of(settling.state)
-        self.leaver.on_failure = functools.partial(self.endings.at_next_line, why)
+        self.leaver.on_failure = lambda: self.endings.at_next_line(self._ending_of(settling))
         if not self.leaver.leave(beyond, 0 if self.endings.has_more() else 1, settling.state is not State.GROWING):
-            self.endings.now(why)
+            self.endings.now(self._ending_of(settling))
+
+    def _ending_of(self, settling: Settling) -> str:
+        return "growth" if self.rounds.growths else ending_of(settling.state)
 
     def _is_warm_up(self) -> bool:
         """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the
