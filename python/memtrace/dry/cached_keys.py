@@ -1,5 +1,5 @@
-"""The key of Triton's files, which Inductor puts into the keys of compiled graphs. Triton hashes its files in each process, of which the
-largest has hundreds of megabytes, so the key is kept in memtrace's cache, under a stamp of the files."""
+"""The key of Triton's files, which Inductor puts into the keys of compiled graphs. Triton hashes its files in each process, hundreds of
+megabytes. So memtrace's cache keeps the key, under a stamp of the files."""
 from __future__ import annotations
 
 import hashlib

@@ -12,7 +12,7 @@ import torch
 from .._private_names import wrap
 
 CONDITION = re.compile(r"while_loop_cond_graph_\d+")  # the name of a function of generated code
-ITERATIONS = 2  # so that memory of the first iteration is followed by that of another
+ITERATIONS = 2  # the second one allocates while results of the first are live
 
 
 def limited(is_known: Callable[[Any], int], assume: Callable[[str, float], None], condition: Callable[..., Any]) -> Callable[..., Any]:

@@ -95,7 +95,7 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         return 1e-5;
     }
-    /* As many plans as PyTorch keeps for each device, none of which is made. */
+    /* The cache of plans stays empty. Its limit can be read and set; 4,096 is PyTorch's default. */
     int64_t cuFFTGetPlanCacheMaxSize(DeviceIndex device) const override
     {
         const auto found = most_plans_.find(device);
