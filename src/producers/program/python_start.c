@@ -35,7 +35,8 @@ mt_status mt_python_start(struct mt_environment *environment)
 {
     char *folder;
     if (!has_library())
-        return mt_fail(MT_NO_DEVICE, "memtrace was built without CUDA's runtime, and so without " LIBRARY);
+        return mt_fail(MT_NO_DEVICE, LIBRARY
+                       ", which PyTorch programs need, is missing: build it with cmake --build --preset release");
     MT_TRY(mt_package_find(&folder));
     put_first(folder, environment);
     free(folder);
