@@ -53,7 +53,7 @@ static void every_command_that_runs_programs_takes_a_script(void **state)
                 MT_NO_DRY_RUN, "found train.py --device 1 -h -- --lr\n");
     expect_code(shell(ALONE "\"$M\" dry-run --ranks 2 train.py"), MT_NO_DRY_RUN, "found train.py\nfound train.py\n");
     expect(shell("printf '#!/bin/sh\\necho \"$@\" >>words.txt\\n' >found/python3;" ALONE
-                 "\"$M\" sweep --vary lr=1,2 train.py --lr @lr >/dev/null && cat words.txt"),
+                 "\"$M\" sweep --vary lr=1,2 train.py --lr @lr >/dev/null && sort words.txt"),
            "train.py --lr 1\ntrain.py --lr 2\n");
     const struct said *said =
         shell("rm words.txt; " ALONE "\"$M\" fit --device sim:h100 train.py --batch 1; cat words.txt");

@@ -46,7 +46,7 @@ print("numpy", float(one.weight.detach().numpy().sum()), torch.equal(one.weight,
 print("list", sum(nn.Linear(1024, 1024).weight.data[0].tolist()), nn.Linear(1024, 1024).weight.untyped_storage()[5])
 print("changed", total(filled(lambda weight: weight.data.normal_().mul_(2).add_(torch.tensor(1.0)))[0]), total(one.weight.data.mul_(2)))
 one = nn.Linear(1024, 1024)
-one.weight.data.uniform_().mul_(3).sub_(1).clamp_(-1, 1).erfinv_().clamp_(-2, 2)
+one.weight.data.uniform_().mul_(3).sub_(1).clamp_(-1, 1).abs_().neg_()
 print("in place", total(one.weight), one.weight._version)
 
 rows = nn.Embedding(3001, 257, padding_idx=3)

@@ -35,8 +35,7 @@ mt_status mt_python_start(struct mt_environment *environment)
 {
     char *folder;
     if (!has_library())
-        return mt_fail(MT_NO_DEVICE, LIBRARY
-                       ", which PyTorch programs need, is missing: build it with cmake --build --preset release");
+        return mt_fail(MT_NO_DEVICE, LIBRARY ", which PyTorch programs need, is missing: build the whole project");
     MT_TRY(mt_package_find(&folder));
     put_first(folder, environment);
     free(folder);
