@@ -20,6 +20,32 @@ print("done")
     assert "did not run: evaluate (program.py:" in said.stderr
 
 
+def test_functions_that_lead_to_a_model_are_known_by_what_they_call(dry):
+    dry.run(NET + """
+def render(x, through):
+    return through(x)
+def look(x):
+    with torch.no_grad():
+        return render(x, net)
+@torch.no_grad()
+def spiral(x):
+    return render(x, net)
+@torch.no_grad()
+def average(x):
+    return x.mul_(2)
+for step in range(1000):
+    render(torch.randn(64, 256).cuda(), net).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 100 == 99:
+        look(torch.randn(64, 256).cuda())
+    if step % 200 == 99:
+        spiral(torch.randn(64, 256).cuda())
+    average(torch.randn(64, 256).cuda())
+""")
+    assert [name for name, *_ in caveats(dry, "not_run")] == ["look", "spiral"]
+
+
 @pytest.mark.parametrize("batches", ["range(50)", "(n for n in range(50))", "dict.fromkeys(range(50))", "enumerate('x' * 50)"])
 def test_a_loop_at_the_end_of_its_function_is_left(dry, batches):
     said = dry.run(NET + EVALUATE + f"""

@@ -44,12 +44,14 @@ class Coverage:
 
     def __init__(self) -> None:
         self.ran: dict[Place, bool] = {}  # True: after the first step
+        self.leading: set[types.CodeType] = set()  # the code of these lines
         self.has_trained = False
 
     def note(self) -> None:
         """Notes the lines of the user's own code that the program is in."""
         for frame in frames_of_user():
             self.ran[Place(frame.f_code.co_filename, frame.f_lineno)] = self.has_trained
+            self.leading.add(frame.f_code)
 
     def not_run(self) -> list[Call]:
         """Returns the calls that the program has not come to, from where it is; those that end first come first."""
@@ -64,7 +66,7 @@ class Coverage:
         begin = begin_of_statement(scope, frame.f_lineno) if scope is not None else 0
         for node in calls_in(scope):
             last = node.end_lineno or node.lineno
-            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, frame):
+            if last < begin or node.lineno <= frame.f_lineno <= last or not self._is_candidate(node, frame):
                 continue
             ran = self._runs_of(Place(frame.f_code.co_filename, node.lineno), last)
             if not any(ran):
@@ -73,6 +75,20 @@ class Coverage:
     def _runs_of(self, place: Place, last: int) -> list[bool]:
         """Returns for each line of a call that ran whether it did so after the first step."""
         return [self.ran[one] for line in range(place.line, last + 1) if (one := Place(place.file, line)) in self.ran]
+
+    def _is_candidate(self, node: ast.Call, frame: Any) -> bool:
+        """True if a call calls a model, trains, evaluates or saves, or calls a function that does."""
+        names = names_of(node.func)
+        if not names or names[0] in OTHERS:
+            return False
+        called = function_of(names, frame)
+        return is_model(value_of(names, frame)) or is_verb(names) or called is not None and self._leads(called)
+
+    def _leads(self, function: types.FunctionType) -> bool:
+        """True if a function, or one that it calls, trains, evaluates or saves by its name, or led to a model before."""
+        called = [names for node in calls_of(function.__code__) if (names := names_of(node.func))]
+        named = [unwrapped(function.__globals__.get(names[0])) for names in called if len(names) == 1]
+        return any(map(is_verb, called)) or any(getattr(one, "__code__", None) in self.leading for one in (function, *named))
 
     def has_run(self, call: Call) -> bool:
         """True if a call has run after the first step."""
@@ -153,15 +169,15 @@ def function_of(names: list[str], frame: Any) -> Optional[types.FunctionType]:
     if value is None and len(names) > 1:
         owner = type(value_of(names[:-1], frame))
         value = next((found for one in owner.__mro__ if (found := vars(one).get(names[-1])) is not None), None)
+    value = unwrapped(value)
     return value if isinstance(value, types.FunctionType) and is_users(value.__code__.co_filename) else None
 
 
-def is_candidate(node: ast.Call, frame: Any) -> bool:
-    """True if a call calls a model, trains, evaluates or saves, or calls a function that does."""
-    names = names_of(node.func)
-    if not names or names[0] in OTHERS:
-        return False
-    return is_model(value_of(names, frame)) or is_verb(names) or any(map(is_verb, names_called_by(names, frame)))
+def unwrapped(value: Any) -> Any:
+    """Returns the function that decorators such as torch.no_grad() wrap; the value itself if it is no wrapper."""
+    while isinstance(value, types.FunctionType) and "__wrapped__" in vars(value):
+        value = vars(value)["__wrapped__"]
+    return value
 
 
 def is_model(value: Any) -> bool:
@@ -192,12 +208,6 @@ def moves(node: ast.Call) -> bool:
 def is_host(value: ast.expr) -> bool:
     """True if an expression names the host, or a dtype."""
     return isinstance(value, ast.Constant) and value.value in HOST or names_of(value)[:1] == ["torch"]
-
-
-def names_called_by(names: list[str], frame: Any) -> list[list[str]]:
-    """Returns the dotted names that the function with these names calls."""
-    function = function_of(names, frame)
-    return [] if function is None else [found for node in calls_of(function.__code__) if (found := names_of(node.func))]
 
 
 @functools.lru_cache(maxsize=None)
