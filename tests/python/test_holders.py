@@ -451,7 +451,7 @@ for _ in range(6):
     with torch.no_grad():
         for old, new in zip(average.parameters(), net.parameters()):
             old.lerp_(new, 0.01)
-    best = copy.deepcopy(net.state_dict())
+    best, latest = copy.deepcopy(net.state_dict()), teacher.state_dict()
 """)
     said = answer(dry, "advise")
     copies = {one["holder"]["name"]: one for one in said["observations"] if one["detector"] == "copy of the weights"}

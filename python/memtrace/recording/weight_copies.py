@@ -66,6 +66,7 @@ def weight_copies(live: Live, is_called: Callable[[Any], bool], frames: list[Any
     model = name_of_model(live.modules, trained[0])
     copied = [one for one in copied_modules(live.modules, addresses, is_called, frames, alike) if one.size >= least]
     of_modules = {start for one in copied for start in one.blocks}
+    of_modules |= {start_of(one) for root in outermost(live.modules) for one in root.parameters()}  # also of modules that are called
     others = [one for one in tensors_to_name(live) if start_of(one) not in of_modules]
     for holder in (*copied, *census(frames, alike(others)).values()):
         is_average = AVERAGES.search(f"{holder.name} {holder.owner}") is not None
