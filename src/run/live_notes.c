@@ -20,14 +20,16 @@ static void leave(struct mt_live_run *run)
 void mt_live_note_take(struct mt_live_run *run, const struct mt_foreign_block *block)
 {
     mt_foreign_take(run->foreign, enter(run), block);
+    run->sums.requested_bytes += block->requested_bytes;
     run->sums.allocated_bytes += block->block_bytes;
     leave(run);
 }
 
 void mt_live_note_give(struct mt_live_run *run, mt_addr address)
 {
-    const uint64_t bytes = mt_foreign_give(run->foreign, enter(run), address);
-    run->sums.allocated_bytes -= bytes;
+    const struct mt_foreign_bytes bytes = mt_foreign_give(run->foreign, enter(run), address);
+    run->sums.requested_bytes -= bytes.requested;
+    run->sums.allocated_bytes -= bytes.block;
     leave(run);
 }
 

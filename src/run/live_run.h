@@ -170,6 +170,6 @@ struct mt_foreign_counts mt_live_note_counts(struct mt_live_run *run);
 
 /* The sums of the notes. */
 struct mt_live_sums {
-    uint64_t allocated_bytes, reserved_bytes;
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes;
 };
 struct mt_live_sums mt_live_note_sums(struct mt_live_run *run);

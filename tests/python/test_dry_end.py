@@ -63,8 +63,8 @@ def peak(dry):
 
 # ---- settling ----
 
-def iteration(number, live=100, reserved=200):
-    return Iteration(number, 1, 0, live, reserved)
+def iteration(number, live=100, allocated=150):
+    return Iteration(number, 1, 0, live, allocated, reserved=200)
 
 
 def test_an_interval_depends_on_its_requests_and_not_on_what_came_before():
@@ -72,7 +72,7 @@ def test_an_interval_depends_on_its_requests_and_not_on_what_came_before():
         requests = 0
         for size in sizes:
             requests = (requests * FACTOR + size + 1) % MODULUS
-        return Reading(requests, len(sizes), 0, 0, 0)
+        return Reading(requests, len(sizes), frees=0, live=0, allocated=0, reserved=0)
 
     one = between(history([5, 6]), history([5, 6, 7, 8]))
     other = between(history([1]), history([1, 7, 8]))
@@ -118,6 +118,12 @@ def test_a_loop_that_never_repeats_itself_is_given_up():
     settling = Settling()
     states = [settling.add(iteration(n, live=100 + n % 3)) for n in range(10)]
     assert states == 9 * [State.RUNNING] + [State.UNSETTLED]
+
+
+def test_steps_that_repeat_in_other_blocks_go_on_for_a_while_and_settle():
+    settling = Settling()
+    states = [settling.add(iteration(1, allocated=150 + n % 7 * n)) for n in range(10)]
+    assert states == 9 * [State.RUNNING] + [State.SETTLED]
 
 
 # ---- loaders ----

@@ -105,10 +105,10 @@ class Cards:
         self.memory.memtrace_torch_counters(device, numbers)
         return numbers
 
-    def live_and_reserved(self) -> tuple[int, int]:
-        """Returns the bytes of live blocks and of segments, of all cards."""
+    def live_bytes(self) -> tuple[int, ...]:
+        """Returns the live bytes as requested, those of their blocks, and those of segments, of all cards."""
         numbers = [self.counters(device) for device in range(self.count)]
-        return sum(one[LIVE] for one in numbers), sum(one[RESERVED] for one in numbers)
+        return tuple(sum(one[kind] for one in numbers) for kind in (REQUESTED, LIVE, RESERVED))
 
     def requested_bytes(self) -> int:
         """Returns the bytes that were requested so far, of all cards."""

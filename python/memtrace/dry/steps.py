@@ -1,8 +1,9 @@
 """When a repeated loop of a dry run has shown all that it does.
 
 A loop is a list of iterations: training steps, or the batches of a loop that trains nothing. An iteration has settled once it
-made the same requests and frees as an earlier one, and left as many bytes live and reserved. A loop whose live bytes grow goes
-on, since the growth is the answer.
+made the same requests and frees as an earlier one, and left as many bytes live, in blocks and reserved. Where only the blocks
+differ in each iteration, since the allocator finds other gaps, a loop goes on for a while: it may still reserve more. A loop
+whose live bytes grow goes on, since the growth is the answer.
 """
 from __future__ import annotations
 
@@ -31,12 +32,17 @@ class Reading(NamedTuple):
     requests: int
     request_count: int
     frees: int
-    live: int
+    live: int  # as requested
+    allocated: int
     reserved: int
 
 
 class Iteration(Reading):
     """An interval between two readings: what it requested and freed, and what was there at its end."""
+
+    def on_any_blocks(self) -> Iteration:
+        """Returns what the program itself did, without the allocator's choice of blocks."""
+        return self._replace(allocated=0, reserved=0)
 
 
 class Meter:
@@ -48,8 +54,7 @@ class Meter:
     def read(self) -> Reading:
         history = torch().structs["memtrace_torch_past"]()
         self.cards.memory.memtrace_torch_history(ctypes.byref(history))
-        live, reserved = self.cards.live_and_reserved()
-        return Reading(history.requests, history.request_count, history.frees, live, reserved)
+        return Reading(history.requests, history.request_count, history.frees, *self.cards.live_bytes())
 
     def is_on_side_stream(self) -> bool:
         """True if this thread's current stream is not the default one."""
@@ -64,7 +69,7 @@ def between(before: Reading, now: Reading) -> Iteration:
     """Returns what the program did between two readings (src/producers/torch/memtrace_torch.h has the formula)."""
     count = now.request_count - before.request_count
     requests = (now.requests - before.requests * pow(FACTOR, count, MODULUS)) % MODULUS
-    return Iteration(requests, count, (now.frees - before.frees) % MODULUS, now.live, now.reserved)
+    return Iteration(requests, count, (now.frees - before.frees) % MODULUS, now.live, now.allocated, now.reserved)
 
 
 class State(enum.Enum):
@@ -104,21 +109,26 @@ class Settling:
         return any(iteration.request_count for iteration in self.iterations)
 
     def _judge(self) -> State:
-        if any(map(self._repeats, self._periods())):
+        if self._repeats(self.iterations):
             return State.SETTLED
         if self.growth:
             return State.GROWING
         is_rising = any(map(self._rises, self._periods()))
         most = max(MOST_GROWING, (REGULAR + 2) * self.interval) if is_rising else max(MOST_ITERATIONS, 3 * self.interval)
-        return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
+        if len(self.iterations) < most:
+            return State.RUNNING
+        return State.SETTLED if self._repeats([one.on_any_blocks() for one in self.iterations]) else State.UNSETTLED
 
-    def _repeats(self, period: int) -> bool:
+    def _repeats(self, iterations: list[Iteration]) -> bool:
+        return any(self._repeats_after(period, iterations) for period in self._periods())
+
+    def _repeats_after(self, period: int, iterations: list[Iteration]) -> bool:
         """True if the last iterations equal those that many iterations before. Where more of them differed than a period has, as
         with texts of different lengths, two equal ones may be a coincidence, and more must be equal."""
-        kinds = {iteration.requests for iteration in self.iterations[WARM_UP:]}
+        kinds = {iteration.requests for iteration in iterations[WARM_UP:]}
         compared = max(period * (1 if len(kinds) <= period else COINCIDENCES), self.interval if self.interval > 1 else 0)
-        return len(self.iterations) >= period + compared and all(
-            self.iterations[-1 - n] == self.iterations[-1 - n - period] for n in range(compared))
+        return len(iterations) >= period + compared and all(
+            iterations[-1 - n] == iterations[-1 - n - period] for n in range(compared))
 
     def _live_by(self, period: int) -> list[int]:
         """Returns the live bytes after every `period`-th of the last iterations, one more than REGULAR; oldest first."""

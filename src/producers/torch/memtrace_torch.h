@@ -253,7 +253,8 @@ void memtrace_torch_program_phase(const char *name);
 void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
                            const char *file, int line, uint64_t held_bytes, const char *loop_file, int loop_line);
 
-/* Returns the allocated bytes of all cards that are traced. */
+/* Returns the live bytes of all cards that are traced, as requested: unlike blocks, they don't vary between iterations
+ * that make the same requests. */
 uint64_t memtrace_torch_live(void);
 
 /* Returns the bytes that a forked child has freed. These frees do not affect the parent or its traces. */

@@ -615,8 +615,8 @@ uint64_t memtrace_torch_live(void)
         if (mt_live_run_alloc(run) != NULL)
             mt_alloc_stats(mt_live_run_alloc(run), &stats);
         else
-            stats.all.allocated_bytes = mt_live_note_sums(run).allocated_bytes;
-        bytes += stats.all.allocated_bytes;
+            stats.all.requested_bytes = mt_live_note_sums(run).requested_bytes;
+        bytes += stats.all.requested_bytes;
     }
     return bytes;
 }

@@ -210,16 +210,18 @@ void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct 
     emit_block(foreign, MT_EVENT_ALLOC, &block, taken->stack);
 }
 
-uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address)
+struct mt_foreign_bytes mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address)
 {
     const struct block *block = find_block(foreign, address);
-    const uint64_t bytes = block != NULL ? block->range.end - block->range.begin : 0;
+    struct mt_foreign_bytes bytes = {0};
     foreign->counts.gives++;
     move_clock(foreign, time_ns);
-    if (block != NULL)
-        end_block(foreign, block);
-    else
+    if (block == NULL) {
         foreign->counts.unseen_gives++;
+        return bytes;
+    }
+    bytes = (struct mt_foreign_bytes){block->requested_bytes, block->range.end - block->range.begin};
+    end_block(foreign, block);
     return bytes;
 }
 

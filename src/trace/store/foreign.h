@@ -81,10 +81,12 @@ bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t by
 void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes, uint64_t stream);
 void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes);
 
-/* Begin a block, and end the block that begins at the address. The second returns its block_bytes; 0 if there is
- * none. */
+/* Begin a block, and end the block that begins at the address. The second returns its bytes; 0 if there is none. */
 void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *block);
-uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address);
+struct mt_foreign_bytes {
+    uint64_t requested, block;
+};
+struct mt_foreign_bytes mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address);
 
 /* Gives the live block that begins at the address another label, as when its purpose becomes known. False: there is
  * none. If the label is the same, nothing is emitted. */
