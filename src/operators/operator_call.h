@@ -40,7 +40,8 @@ enum mt_argument_kind {
     MT_ARGUMENT_NUMBER,
     MT_ARGUMENT_BOOL,
     MT_ARGUMENT_INTEGERS,
-    MT_ARGUMENT_TENSORS
+    MT_ARGUMENT_TENSORS,
+    MT_ARGUMENT_TEXT
 };
 
 /* `count` is the length of the list, 1 for a tensor alone, else 0. `name` is the one in the operator's schema: rules
@@ -53,6 +54,7 @@ struct mt_argument {
     const struct mt_operand *tensors;
     int64_t count;
     const char *name;
+    const char *text;
 };
 
 /* Borrows all. */

@@ -83,6 +83,12 @@ int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor
     return mt_inner_take_like(plan, tensor == NULL || tensor->is_contiguous ? NULL : tensor);
 }
 
+void mt_inner_copy_each(struct mt_operator_plan *plan, const struct mt_operator_call *call, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        mt_inner_copy(plan, mt_call_tensor(call, *names));
+}
+
 void mt_inner_give(struct mt_operator_plan *plan, int block)
 {
     assert(block < plan->taken);
@@ -210,6 +216,12 @@ double mt_call_number(const struct mt_operator_call *call, const char *name, dou
 int64_t mt_call_integer(const struct mt_operator_call *call, const char *name, int64_t otherwise)
 {
     return (int64_t)mt_call_number(call, name, (double)otherwise);
+}
+
+bool mt_call_is_text(const struct mt_operator_call *call, const char *name, const char *text)
+{
+    const struct mt_argument *given = mt_call_list(call, name, MT_ARGUMENT_TEXT);
+    return given != NULL && strcmp(given->text, text) == 0;
 }
 
 int64_t mt_call_dimension(const struct mt_operator_call *call, const struct mt_operand *tensor, int64_t otherwise)

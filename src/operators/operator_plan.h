@@ -76,6 +76,8 @@ void mt_inner_try_about(struct mt_operator_plan *plan, int way, int64_t bytes, s
  * one. */
 int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
+/* Does so for each of the named arguments. The list ends with NULL. */
+void mt_inner_copy_each(struct mt_operator_plan *plan, const struct mt_operator_call *call, const char *const *names);
 void mt_inner_output(struct mt_operator_plan *plan, int output);
 void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t bytes);
 void mt_inner_host(struct mt_operator_plan *plan, int output);
@@ -85,6 +87,11 @@ void mt_inner_uncounted(struct mt_operator_plan *plan);
 
 /* Adds the partial results and counters of a reduction (operator_memory.h), which are there while its kernel runs. */
 void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction);
+
+/* Adds what a reduction of these dimensions keeps while its kernel runs; of all dimensions if `dims` is NULL.
+ * `accumulator`: bytes of a partial result. */
+void mt_inner_reduce(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
+                     int64_t accumulator);
 
 /* Adds the reduction of `count` truth values to one: all or any of a contiguous tensor. */
 void mt_inner_stage_truth(struct mt_operator_plan *plan, int64_t count);
@@ -96,6 +103,9 @@ void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *tenso
 /* Adds OUTPUT for the results from `first` on. */
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first);
 
+/* Adds OUTPUT for all results. Returns the argument "self", NULL if it has no elements. */
+const struct mt_operand *mt_inner_results(struct mt_operator_plan *plan, const struct mt_operator_call *call);
+
 /* Return an argument by its name: NULL, 0 or `otherwise` if the call has none, it is not set, or is of another kind. */
 const struct mt_argument *mt_call_find(const struct mt_operator_call *call, const char *name);
 const struct mt_argument *mt_call_list(const struct mt_operator_call *call, const char *name,
@@ -103,6 +113,9 @@ const struct mt_argument *mt_call_list(const struct mt_operator_call *call, cons
 const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, const char *name);
 double mt_call_number(const struct mt_operator_call *call, const char *name, double otherwise);
 int64_t mt_call_integer(const struct mt_operator_call *call, const char *name, int64_t otherwise);
+
+/* True if an argument is this text. */
+bool mt_call_is_text(const struct mt_operator_call *call, const char *name, const char *text);
 
 /* Returns the dimension of a tensor that the argument "dim" names, from the end if it is negative. */
 int64_t mt_call_dimension(const struct mt_operator_call *call, const struct mt_operand *tensor, int64_t otherwise);

@@ -139,9 +139,8 @@ void mt_inner_stage_truth(struct mt_operator_plan *plan, int64_t count)
     mt_inner_give(plan, truth);
 }
 
-/* Adds what a reduction of these dimensions keeps while its kernel runs; of all dimensions if `dims` is NULL. */
-static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
-                  int64_t accumulator)
+void mt_inner_reduce(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
+                     int64_t accumulator)
 {
     if (input->dims > MOST_DIMS)
         return;
@@ -166,7 +165,7 @@ MT_RULE(sum)
         cast.offset = 0;
         mt_inner_take_like(plan, &cast);
     }
-    stage(plan, &cast, mt_call_find(call, "dim"), mt_operand_sum_bytes(&cast));
+    mt_inner_reduce(plan, &cast, mt_call_find(call, "dim"), mt_operand_sum_bytes(&cast));
 }
 
 /* Returns losses of elements, of the shape of the input, that become their mean or sum; NULL if they stay as they
@@ -181,7 +180,7 @@ static void stage_losses(struct mt_operator_plan *plan, const struct mt_operand 
 {
     struct mt_operand made = *losses;
     made.offset = 0;
-    stage(plan, &made, NULL, mt_operand_sum_bytes(&made));
+    mt_inner_reduce(plan, &made, NULL, mt_operand_sum_bytes(&made));
 }
 
 /* mse_loss, smooth_l1_loss: the result's block has room for all losses, which have a block of their own, too. */
@@ -221,7 +220,7 @@ static void find_bounds(struct mt_operator_plan *plan, const struct mt_operand *
 {
     for (int bound = 0; bound < 2; bound++) {
         const int value = mt_inner_take(plan, input->item_bytes);
-        stage(plan, input, NULL, mt_operand_sum_bytes(input));
+        mt_inner_reduce(plan, input, NULL, mt_operand_sum_bytes(input));
         mt_inner_give(plan, value);
     }
 }
@@ -242,7 +241,7 @@ static void check_probabilities(struct mt_operator_plan *plan, const struct mt_o
     int bounds[2], answers[2];
     for (int bound = 0; bound < 2; bound++) {
         bounds[bound] = mt_inner_take(plan, input->item_bytes);
-        stage(plan, input, NULL, mt_operand_sum_bytes(input));
+        mt_inner_reduce(plan, input, NULL, mt_operand_sum_bytes(input));
         answers[bound] = mt_inner_take(plan, 1);
     }
     mt_inner_take(plan, 1);
@@ -251,7 +250,7 @@ static void check_probabilities(struct mt_operator_plan *plan, const struct mt_o
         mt_inner_give(plan, bounds[bound]);
     }
     const int sums = mt_inner_take(plan, MT_PRODUCT(rows, input->item_bytes));
-    stage(plan, input, &row, mt_operand_sum_bytes(input));
+    mt_inner_reduce(plan, input, &row, mt_operand_sum_bytes(input));
     const int is_zero = mt_inner_take(plan, rows);
     mt_inner_take(plan, 1);
     mt_inner_give(plan, is_zero);
@@ -319,11 +318,10 @@ MT_RULE(count)
     mt_inner_take(plan, input->elements);
     mt_inner_outputs(plan, call, 0);
     mt_inner_take_like(plan, &cast);
-    stage(plan, &cast, mt_call_find(call, "dim"), INDEX_BYTES);
+    mt_inner_reduce(plan, &cast, mt_call_find(call, "dim"), INDEX_BYTES);
 }
 
-/* Takes the results. Returns the input, NULL if it has no elements. */
-static const struct mt_operand *take_results(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+const struct mt_operand *mt_inner_results(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
@@ -333,46 +331,46 @@ static const struct mt_operand *take_results(struct mt_operator_plan *plan, cons
 /* amax, amin: staged in their own dtype. */
 MT_RULE(extreme)
 {
-    const struct mt_operand *input = take_results(plan, call);
+    const struct mt_operand *input = mt_inner_results(plan, call);
     if (input != NULL)
-        stage(plan, input, mt_call_find(call, "dim"), input->item_bytes);
+        mt_inner_reduce(plan, input, mt_call_find(call, "dim"), input->item_bytes);
 }
 
 /* any, all: one element is cast. */
 MT_RULE(any)
 {
-    const struct mt_operand *input = take_results(plan, call);
+    const struct mt_operand *input = mt_inner_results(plan, call);
     if (input == NULL)
         return;
     if (input->elements == 1 && input->dtype != MT_SCALAR_BOOL)
         mt_inner_use(plan, 1);
     else
-        stage(plan, input, mt_call_find(call, "dim"), input->item_bytes);
+        mt_inner_reduce(plan, input, mt_call_find(call, "dim"), input->item_bytes);
 }
 
 /* Norms. */
 MT_RULE(reduce)
 {
-    const struct mt_operand *input = take_results(plan, call);
+    const struct mt_operand *input = mt_inner_results(plan, call);
     if (input != NULL)
-        stage(plan, input, mt_call_find(call, "dim"), mt_operand_sum_bytes(input));
+        mt_inner_reduce(plan, input, mt_call_find(call, "dim"), mt_operand_sum_bytes(input));
 }
 
 /* max, min, argmax, argmin: a value and its index travel together where a dimension is named. With "other" they compare
  * two tensors element by element. */
 MT_RULE(reduce_pair)
 {
-    const struct mt_operand *input = take_results(plan, call);
+    const struct mt_operand *input = mt_inner_results(plan, call);
     if (input == NULL || mt_call_tensor(call, "other") != NULL)
         return;
     const bool has_index = call->output_count == 2 || call->outputs[0].dtype == MT_SCALAR_LONG;
-    stage(plan, input, mt_call_find(call, "dim"), has_index ? 2 * INDEX_BYTES : mt_operand_sum_bytes(input));
+    mt_inner_reduce(plan, input, mt_call_find(call, "dim"), has_index ? 2 * INDEX_BYTES : mt_operand_sum_bytes(input));
 }
 
 /* var, std, with or without the mean: Welford's four numbers. */
 MT_RULE(variance)
 {
-    const struct mt_operand *input = take_results(plan, call);
+    const struct mt_operand *input = mt_inner_results(plan, call);
     if (input != NULL)
-        stage(plan, input, mt_call_find(call, "dim"), VARIANCE_BYTES);
+        mt_inner_reduce(plan, input, mt_call_find(call, "dim"), VARIANCE_BYTES);
 }

@@ -37,10 +37,25 @@ struct description {
     std::vector<mt_argument> arguments;
     std::vector<mt_operand> outputs;
 
+    static mt_argument of_kind(mt_argument_kind kind)
+    {
+        mt_argument made{};
+        made.kind = kind;
+        return made;
+    }
+
+    static mt_argument of_integer(mt_argument_kind kind, int64_t value)
+    {
+        mt_argument made = of_kind(kind);
+        made.integer = value;
+        return made;
+    }
+
     mt_argument of_tensors(std::vector<mt_operand> list)
     {
         tensors.push_back(std::move(list));
-        mt_argument made{MT_ARGUMENT_TENSORS, 0, 0, nullptr, tensors.back().data(), 0, nullptr};
+        mt_argument made = of_kind(MT_ARGUMENT_TENSORS);
+        made.tensors = tensors.back().data();
         made.count = static_cast<int64_t>(tensors.back().size());
         return made;
     }
@@ -58,7 +73,8 @@ struct description {
     mt_argument of_integers(std::vector<int64_t> list)
     {
         integers.push_back(std::move(list));
-        mt_argument made{MT_ARGUMENT_INTEGERS, 0, 0, integers.back().data(), nullptr, 0, nullptr};
+        mt_argument made = of_kind(MT_ARGUMENT_INTEGERS);
+        made.integers = integers.back().data();
         made.count = static_cast<int64_t>(integers.back().size());
         return made;
     }
@@ -78,12 +94,18 @@ struct description {
         if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType)
             return of_optional_tensors(value.toListRef());
         if (value.isBool())
-            return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0, nullptr};
+            return of_integer(MT_ARGUMENT_BOOL, value.toBool());
         if (value.isInt())
-            return {MT_ARGUMENT_INTEGER, value.toInt(), 0, nullptr, nullptr, 0, nullptr};
-        if (value.isDouble())
-            return {MT_ARGUMENT_NUMBER, 0, value.toDouble(), nullptr, nullptr, 0, nullptr};
-        return {MT_ARGUMENT_NONE, 0, 0, nullptr, nullptr, 0, nullptr};
+            return of_integer(MT_ARGUMENT_INTEGER, value.toInt());
+        mt_argument made = of_kind(MT_ARGUMENT_NONE);
+        if (value.isDouble()) {
+            made.kind = MT_ARGUMENT_NUMBER;
+            made.number = value.toDouble();
+        } else if (value.isString()) {
+            made.kind = MT_ARGUMENT_TEXT;
+            made.text = value.toStringRef().c_str();
+        }
+        return made;
     }
 
     description(const names &given_names, const std::vector<IValue> &given, const std::vector<IValue> &results)
