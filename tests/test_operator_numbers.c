@@ -47,6 +47,19 @@ static void a_sum_does_not_depend_on_how_its_dimensions_are_cut(void **state)
     assert_takes(&made, 2, (int64_t[]){50331648, 24});
 }
 
+static void the_least_and_greatest_travel_without_an_index(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"aten::aminmax", "aten::max"};
+    for (int i = 0; i < 2; i++) {
+        struct made made = {.call.name = names[i]};
+        add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){100000000});
+        add_output(&made, MT_SCALAR_FLOAT, FLOAT, 0, NULL);
+        add_output(&made, i == 0 ? MT_SCALAR_FLOAT : MT_SCALAR_LONG, i == 0 ? FLOAT : LONG, 0, NULL);
+        assert_takes(&made, 2, (int64_t[]){i == 0 ? 6104 : 12208, 4});
+    }
+}
+
 static void a_sum_of_truths_casts_its_input(void **state)
 {
     (void)state;
@@ -346,6 +359,7 @@ int main(void)
         cmocka_unit_test(a_sum_over_rows_takes_what_was_measured),
         cmocka_unit_test(a_sum_along_short_rows_takes_nothing),
         cmocka_unit_test(a_sum_does_not_depend_on_how_its_dimensions_are_cut),
+        cmocka_unit_test(the_least_and_greatest_travel_without_an_index),
         cmocka_unit_test(a_sum_of_truths_casts_its_input),
         cmocka_unit_test(searches_take_what_was_measured),
         cmocka_unit_test(embedding_backward_takes_what_was_measured),

@@ -356,15 +356,23 @@ MT_RULE(reduce)
         mt_inner_reduce(plan, input, mt_call_find(call, "dim"), mt_operand_sum_bytes(input));
 }
 
-/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. With "other" they compare
- * two tensors element by element. */
+/* Returns the bytes of a partial result: a value and its index, the least and the greatest value, or one value. */
+static int64_t bytes_of_extreme(const struct mt_operator_call *call, const struct mt_operand *input)
+{
+    const struct mt_operand *last = &call->outputs[call->output_count - 1];
+    if (last->dtype == MT_SCALAR_LONG)
+        return 2 * INDEX_BYTES;
+    return call->output_count == 2 ? 2 * input->item_bytes : mt_operand_sum_bytes(input);
+}
+
+/* max, min, argmax, argmin, aminmax: a value and its index travel together where a dimension is named. With "other"
+ * they compare two tensors element by element. */
 MT_RULE(reduce_pair)
 {
     const struct mt_operand *input = mt_inner_results(plan, call);
     if (input == NULL || mt_call_tensor(call, "other") != NULL)
         return;
-    const bool has_index = call->output_count == 2 || call->outputs[0].dtype == MT_SCALAR_LONG;
-    mt_inner_reduce(plan, input, mt_call_find(call, "dim"), has_index ? 2 * INDEX_BYTES : mt_operand_sum_bytes(input));
+    mt_inner_reduce(plan, input, mt_call_find(call, "dim"), bytes_of_extreme(call, input));
 }
 
 /* var, std, with or without the mean: Welford's four numbers. */
