@@ -160,11 +160,71 @@ MT_RULE(convolution_weight_gradient)
     take_gradient(plan, call, MT_CONVOLUTION_WEIGHT_GRADIENT);
 }
 
-/* _conv_depthwise2d: copies of what is not contiguous, until the kernel ends. */
+/* _conv_depthwise2d, conv_depthwise3d: copies of what is not contiguous, until the kernel ends. */
 MT_RULE(depthwise_convolution)
 {
-    static const char *const names[] = {"self", "weight", "bias"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        mt_inner_copy(plan, mt_call_tensor(call, names[i]));
+    static const char *const names[] = {"self", "weight", "bias", NULL};
+    mt_inner_copy_each(plan, call, names);
     mt_inner_outputs(plan, call, 0);
+}
+
+/* Adds the sum of the result's gradient over all but the channels, if a bias has a gradient. */
+static void sum_gradient(struct mt_operator_plan *plan, const struct mt_operator_call *call,
+                         const struct mt_operand *gradient)
+{
+    enum { BIAS = 2 };
+    static const int64_t summed[] = {0, 2, 3};
+    const struct mt_argument dims = {.kind = MT_ARGUMENT_INTEGERS, .integers = summed, .count = 3};
+    if (call->output_count > BIAS && call->outputs[BIAS].elements > 0)
+        mt_inner_reduce(plan, gradient, &dims, mt_operand_sum_bytes(gradient));
+}
+
+/* Takes the columns of one image, one for each of `places`, which cuBLAS multiplies with the weight. */
+static void multiply_columns(struct mt_operator_plan *plan, const struct mt_operand *w, int64_t places)
+{
+    mt_inner_take(plan, MT_PRODUCT(w->elements / w->sizes[0], places, w->item_bytes));
+    mt_inner_keep(plan, MT_WORKSPACE_CUBLAS, (int64_t)plan->card->matmul_workspace_bytes);
+}
+
+static int64_t places_of(const struct mt_operand *images)
+{
+    return images->elements / images->sizes[0] / images->sizes[1];
+}
+
+/* _slow_conv2d_forward, slow_conv_dilated2d and 3d: the columns of the input. */
+MT_RULE(convolution_by_columns)
+{
+    static const char *const names[] = {"self", "weight", "bias", NULL};
+    const struct mt_operand *w = mt_call_tensor(call, "weight");
+    mt_inner_copy_each(plan, call, names);
+    mt_inner_outputs(plan, call, 0);
+    if (w != NULL && call->output_count > 0 && call->outputs[0].elements > 0)
+        multiply_columns(plan, w, places_of(&call->outputs[0]));
+}
+
+/* _slow_conv2d_backward: the columns of the input's gradient, and then of the input. */
+MT_RULE(convolution_by_columns_backward)
+{
+    static const char *const names[] = {"grad_output", "weight", "self", NULL};
+    const struct mt_operand *w = mt_call_tensor(call, "weight"), *gradient = mt_call_tensor(call, "grad_output");
+    mt_inner_copy_each(plan, call, names);
+    mt_inner_outputs(plan, call, 0);
+    if (w == NULL || gradient == NULL || gradient->elements == 0)
+        return;
+    multiply_columns(plan, w, places_of(gradient));
+    sum_gradient(plan, call, gradient);
+}
+
+/* slow_conv_transpose2d and 3d: the columns of the result, and ones that are multiplied with the bias. */
+MT_RULE(transposed_convolution_by_columns)
+{
+    static const char *const names[] = {"self", "weight", "bias", NULL};
+    const struct mt_operand *x = mt_call_tensor(call, "self"), *w = mt_call_tensor(call, "weight");
+    mt_inner_outputs(plan, call, 0);
+    mt_inner_copy_each(plan, call, names);
+    if (x == NULL || w == NULL || x->elements == 0 || call->output_count == 0)
+        return;
+    multiply_columns(plan, w, places_of(x));
+    if (mt_call_tensor(call, "bias") != NULL)
+        mt_inner_take(plan, MT_PRODUCT(places_of(&call->outputs[0]), x->item_bytes));
 }

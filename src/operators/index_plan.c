@@ -182,7 +182,8 @@ MT_RULE(bag_backward)
     sort_and_sum(plan, &segments);
 }
 
-/* cumsum, cumprod: the input is cast to the result's dtype. Along the only dimension CUB scans. */
+/* cumsum, cumprod, _logcumsumexp: the input is cast to the result's dtype, and made contiguous. Along the only
+ * dimension CUB scans. */
 MT_RULE(running_sum)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
@@ -191,6 +192,8 @@ MT_RULE(running_sum)
         return;
     const struct mt_operand *output = &call->outputs[0];
     if (input->dtype != output->dtype)
+        mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes));
+    if (!input->is_contiguous)
         mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes));
     if (input->elements == input->sizes[mt_call_dimension(call, input, 0)])
         mt_inner_use(plan, mt_cub_scan_bytes(input->elements, output->item_bytes));
@@ -308,4 +311,113 @@ MT_RULE(sort)
     mt_inner_outputs(plan, call, 0);
     if (self != NULL && self->dims > 0 && self->elements > 0)
         mt_inner_sort(plan, self, self->sizes[mt_call_dimension(call, self, -1)]);
+}
+
+/* Takes sorted elements while their places are sorted with them. */
+static void sort_elements(struct mt_operator_plan *plan, const struct mt_operand *self, int64_t row)
+{
+    mt_inner_take_like(plan, self);
+    const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
+    mt_inner_sort(plan, self, row);
+    mt_inner_give(plan, places);
+}
+
+/* embedding_renorm: the rows that indices name, each once. */
+MT_RULE(embedding_renorm)
+{
+    const struct mt_operand *indices = mt_call_tensor(call, "indices");
+    if (indices == NULL || indices->dims == 0 || indices->elements == 0)
+        return;
+    sort_elements(plan, indices, indices->sizes[indices->dims - 1]);
+    mt_inner_take_like(plan, indices);
+    mt_inner_take(plan, COUNT_BYTES);
+    mt_inner_use(plan, mt_cub_select_bytes(indices->elements));
+}
+
+/* Takes a copy of the input if it is not contiguous, and sorts all elements unless a dimension is named. Returns the
+ * input if they are sorted, else NULL. */
+static const struct mt_operand *sort_all(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    const int copy = mt_inner_copy(plan, self);
+    if (self == NULL || self->elements == 0 || mt_call_find(call, "dim") != NULL)
+        return NULL;
+    sort_elements(plan, self, self->elements);
+    mt_inner_give(plan, copy);
+    return self;
+}
+
+/* median: the greatest element may be a NaN. */
+MT_RULE(median)
+{
+    if (sort_all(plan, call) != NULL)
+        mt_inner_take(plan, 1);
+    mt_inner_outputs(plan, call, 0);
+}
+
+/* nanmedian: the NaNs are counted, as whole numbers. Of the other elements, it finds the place of the middle one. */
+MT_RULE(nanmedian)
+{
+    const struct mt_operand *self = sort_all(plan, call);
+    if (self != NULL) {
+        struct mt_operand counted = *self;
+        counted.item_bytes = COUNT_BYTES;
+        counted.offset = 0;
+        const int truths = mt_inner_take(plan, self->elements), count = mt_inner_take(plan, COUNT_BYTES);
+        const int numbers = mt_inner_take_like(plan, &counted);
+        mt_inner_reduce(plan, &counted, NULL, COUNT_BYTES);
+        mt_inner_give(plan, numbers);
+        const int rest = mt_inner_take(plan, COUNT_BYTES), half = mt_inner_take(plan, MT_FLOAT_BYTES);
+        mt_inner_take(plan, COUNT_BYTES);
+        const int last[] = {half, rest, count, truths};
+        for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+            mt_inner_give(plan, last[i]);
+    }
+    mt_inner_outputs(plan, call, 0);
+}
+
+/* mode: rows are contiguous. Long ones are sorted by Thrust, one after the other, in memory that is not known. */
+MT_RULE(mode)
+{
+    enum { MOST_IN_ONE_BLOCK = 2048 };
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    mt_inner_outputs(plan, call, 0);
+    if (self == NULL || self->dims == 0 || self->elements == 0)
+        return;
+    const int64_t dim = mt_call_dimension(call, self, -1), row = self->sizes[dim];
+    const bool is_turned = dim != self->dims - 1 || !self->is_contiguous;
+    if (row == 1)
+        return;
+    if (is_turned || row > MOST_IN_ONE_BLOCK)
+        mt_inner_take_like(plan, self);
+    if (row > MOST_IN_ONE_BLOCK)
+        mt_inner_uncounted(plan);
+}
+
+/* scatter_reduce: a mean counts the elements that each result has. */
+MT_RULE(scatter_reduce)
+{
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    mt_inner_outputs(plan, call, 0);
+    if (self == NULL || !mt_call_is_text(call, "reduce", "mean"))
+        return;
+    mt_inner_take_like(plan, mt_call_tensor(call, "src"));
+    mt_inner_take_like(plan, self);
+    mt_inner_use(plan, self->elements); /* whether a count is 0 */
+}
+
+/* index_reduce: the same. Without the elements that were there before, indices of 8 bytes name what is filled. */
+MT_RULE(index_reduce)
+{
+    const struct mt_operand *self = mt_call_tensor(call, "self"), *index = mt_call_tensor(call, "index");
+    mt_inner_outputs(plan, call, 0);
+    if (self == NULL || index == NULL)
+        return;
+    if (mt_call_integer(call, "include_self", 1) == 0 && index->dtype != MT_SCALAR_LONG)
+        mt_inner_use(plan, MT_PRODUCT(index->elements, COUNT_BYTES));
+    if (!mt_call_is_text(call, "reduce", "mean"))
+        return;
+    mt_inner_take_like(plan, self);
+    mt_inner_use(plan, mt_operand_bytes(mt_call_tensor(call, "source")));
+    mt_inner_use(plan, self->elements);
 }

@@ -254,6 +254,23 @@ MT_RULE(log_determinant)
     mt_inner_give(plan, status);
 }
 
+/* lu_unpack: the pivots become a permutation of rows, one for each matrix. */
+MT_RULE(lu_unpack)
+{
+    const struct mt_operand *factors = mt_call_tensor(call, "LU_data");
+    mt_inner_outputs(plan, call, 0);
+    if (factors == NULL || factors->dims < 2 || factors->elements == 0 ||
+        mt_call_integer(call, "unpack_pivots", 1) == 0)
+        return;
+    const int64_t rows = factors->sizes[factors->dims - 2];
+    const int64_t batch = factors->elements / (rows * factors->sizes[factors->dims - 1]);
+    const int range = mt_inner_take(plan, MT_PRODUCT(rows, POINTER_BYTES));
+    if (factors->dims == 2)
+        return;
+    mt_inner_take(plan, MT_PRODUCT(batch, rows, POINTER_BYTES));
+    mt_inner_give(plan, range);
+}
+
 /* linalg_lu: the factors are copied apart, and the pivots become a permutation. */
 MT_RULE(lu)
 {

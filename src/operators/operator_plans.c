@@ -92,6 +92,28 @@ MT_RULE(addmm)
         mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, MT_CUBLASLT_WORKSPACE_BYTES);
 }
 
+/* Returns the first matrix of a batch. */
+static struct mt_operand first_matrix(const struct mt_operand *batch)
+{
+    struct mt_operand matrix = *batch;
+    matrix.sizes++;
+    matrix.strides++;
+    matrix.dims--;
+    matrix.elements /= batch->sizes[0];
+    return matrix;
+}
+
+/* addbmm: multiplies the matrices of a batch one after the other. */
+MT_RULE(addbmm)
+{
+    const struct mt_operand *a = mt_call_tensor(call, "batch1"), *b = mt_call_tensor(call, "batch2");
+    mt_inner_outputs(plan, call, 0);
+    if (a == NULL || b == NULL || a->dims != 3 || b->dims != 3 || a->sizes[0] == 0)
+        return;
+    const struct mt_operand first = first_matrix(a), second = first_matrix(b);
+    multiply(plan, &first, &second);
+}
+
 /* _scaled_mm, of numbers with 8 bits and a scale for each factor, or for each row */
 MT_RULE(scaled_matmul)
 {
@@ -203,20 +225,32 @@ MT_RULE(group_norm_backward)
         mt_inner_give(plan, blocks[given[i]]);
 }
 
-/* _foreach_norm: the norms of chunks, as many for each tensor as the largest has, and then the results. */
-MT_RULE(foreach_norm)
+/* Takes results of chunks, as many for each tensor of a list as the largest has, and then the results. An element has
+ * `least_bytes` or more. */
+static void reduce_list(struct mt_operator_plan *plan, const struct mt_operator_call *call, int64_t least_bytes)
 {
     const struct mt_argument *list = mt_call_list(call, "self", MT_ARGUMENT_TENSORS);
-    int64_t most = 0, widest = MT_FLOAT_BYTES;
+    int64_t most = 0, widest = least_bytes;
     if (list == NULL || list->count == 0)
         return;
     for (int64_t i = 0; i < list->count; i++) {
-        const int64_t chunks = mt_divide_up(list->tensors[i].elements, CHUNK);
-        most = chunks > most ? chunks : most;
-        widest = list->tensors[i].item_bytes > widest ? list->tensors[i].item_bytes : widest;
+        most = mt_greater(most, mt_divide_up(list->tensors[i].elements, CHUNK));
+        widest = mt_greater(widest, list->tensors[i].item_bytes);
     }
     mt_inner_take(plan, MT_PRODUCT(list->count, most, widest));
     mt_inner_output(plan, 0); /* a list: all of its tensors */
+}
+
+/* _foreach_norm, _foreach_powsum: added up in fp32 at least. */
+MT_RULE(foreach_norm)
+{
+    reduce_list(plan, call, MT_FLOAT_BYTES);
+}
+
+/* _foreach_max */
+MT_RULE(foreach_extreme)
+{
+    reduce_list(plan, call, 0);
 }
 
 /* _softmax, _log_softmax: the result comes before the input's copy. */

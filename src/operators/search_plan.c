@@ -22,6 +22,22 @@ MT_RULE(nonzero)
         mt_inner_use(plan, mt_cub_select_bytes(self->elements));
 }
 
+/* nonzero_static: how many elements each block finds, and all blocks before it. */
+MT_RULE(nonzero_static)
+{
+    enum { BLOCK = 512 * 16 };
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    mt_inner_copy(plan, self);
+    mt_inner_outputs(plan, call, 0);
+    if (self == NULL || self->elements == 0 || call->output_count == 0 || call->outputs[0].elements == 0)
+        return;
+    const int64_t wanted = self->item_bytes == 1 ? 2 * plan->card->multiprocessors : plan->card->multiprocessors;
+    const int64_t rounds = mt_divide_up(mt_divide_up(self->elements, BLOCK), wanted);
+    const int64_t blocks = mt_divide_up(self->elements, rounds * BLOCK);
+    mt_inner_take(plan, MT_PRODUCT(blocks, COUNT_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(blocks, INDEX_BYTES));
+}
+
 /* Takes the distinct elements, in room for all, and their counts if they are asked for. */
 static void find_distinct(struct mt_operator_plan *plan, const struct mt_operand *self, bool has_counts)
 {
@@ -48,7 +64,7 @@ static void find_inverse(struct mt_operator_plan *plan, const struct mt_operand 
     mt_inner_give(plan, numbers);
 }
 
-/* _unique2. */
+/* _unique2, _unique. */
 MT_RULE(unique)
 {
     const struct mt_operand *self = mt_call_tensor(call, "self");
