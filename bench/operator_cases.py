@@ -104,6 +104,28 @@ def attention_by(kernel: SDPBackend, *given: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(*given)
 
 
+@call
+def unpooled(x: Any, dims: int) -> Any:
+    pooled, places = getattr(torch.nn.functional, f"max_pool{dims}d")(x, 2, return_indices=True)
+    return getattr(torch.nn.functional, f"max_unpool{dims}d")(pooled, places, 2)
+
+
+@call
+def without_cudnn(name: str, *given: Any, **named: Any) -> Any:
+    with torch.backends.cudnn.flags(enabled=False):
+        return getattr(torch.nn.functional, name)(*given, **named)
+
+
+@call
+def dirichlet(x: Any) -> Any:
+    return torch._sample_dirichlet(x)
+
+
+@call
+def unpacked(factors: Any, pivots: Any) -> Any:
+    return torch.lu_unpack(factors, pivots)
+
+
 # ---- the list ----
 
 
@@ -420,6 +442,82 @@ def list_images() -> None:
     forward("avg_pool2d", image, 2)
 
 
+def list_resampling() -> None:
+    """Lists resampling, pooling and padding in one to three dimensions, also of tensors that are not contiguous."""
+    for dims, turned in product((1, 2, 3), (False, True)):
+        images = leaf(2, 8, *[16] * dims).seen(".transpose(0,1)" * turned)
+        for mode in ("nearest", "nearest-exact", ("linear", "bilinear", "trilinear")[dims - 1]):
+            both("interpolate", images, scale_factor=3, mode=mode)
+        for mode in ("reflect", "replicate"):
+            both("pad", images, (2,) * 2 * dims, mode=mode)
+        for name in ("avg_pool", "max_pool", "adaptive_avg_pool", "adaptive_max_pool"):
+            both(f"{name}{dims}d", images, 3)
+        if dims > 1:
+            both("unpooled", images, dims)
+    for channels, mode in product((3, 8), ("nearest-exact", "bilinear", "bicubic")):
+        both("interpolate", leaf(2, channels, 32, 32, channels_last=True), scale_factor=2, mode=mode)
+    for mode in ("bilinear", "bicubic"):
+        both("interpolate", leaf(2, 8, 32, 32, channels_last=True), scale_factor=0.5, mode=mode, antialias=True)
+    both("grid_sample", leaf(2, 3, 8, 16, 16), leaf(2, 8, 8, 8, 3), align_corners=False)
+    both("grid_sample", leaf(2, 3, 32, 32), leaf(2, 16, 16, 2), align_corners=True)
+    both("affine_grid", leaf(2, 2, 3), (2, 3, 32, 32), align_corners=False)
+    for dims, size in ((2, 8), (3, 4)):
+        forward(f"fractional_max_pool{dims}d", noise(2, 8, *[16] * dims), 2, output_size=size)
+
+
+def list_slow_convolutions() -> None:
+    for name, images, weight, named in (("conv2d", (4, 16, 32, 32), (32, 16, 3, 3), {"padding": 1}),
+                                        ("conv2d", (4, 16, 32, 32), (32, 16, 3, 3), {"dilation": 2}),
+                                        ("conv3d", (2, 8, 16, 16, 16), (16, 8, 3, 3, 3), {"dilation": 2}),
+                                        ("conv_transpose2d", (4, 32, 16, 16), (32, 16, 3, 3), {"stride": 2})):
+        bias = leaf(weight[1 if "transpose" in name else 0])
+        both("without_cudnn", name, leaf(*images), leaf(*weight), bias, **named)
+    both("conv3d", leaf(2, 16, 16, 16, 16), leaf(16, 1, 3, 3, 3), leaf(16), padding=1, groups=16)
+
+
+def list_choices_of_values() -> None:
+    """Lists searches, medians and modes, of rows and of all elements."""
+    for given in (noise(300, 1000), noise(300, 1000).seen(".t()"), below(9, 300, 1000)):
+        for name in ("median", "nanmedian"):
+            forward(name, given)
+            forward(name, given, dim=0)
+        forward("mode", given)
+        forward("mode", given, dim=0)
+        forward("trace", given)
+    forward("median", noise(1_000_000))
+    forward("logcumsumexp", noise(1_000_000), 0)
+    forward("logcumsumexp", noise(300, 1000).seen(".t()"), 1)
+    forward("bucketize", below(1000, 100_000), noise(100))
+    forward("bucketize", noise(300, 1000).seen(".t()"), noise(100))
+    for n in (10, 20_000, 3_000_000):
+        forward("nonzero_static", mask(n), size=100)
+        forward("nonzero_static", noise(n), size=100)
+    for rows, n in product((100, 50257), (100, 8192)):
+        forward("embedding", below(rows, n), noise(rows, 64), max_norm=1.0)
+
+
+def list_sums_inside() -> None:
+    """Lists operators that count, or sum tensors of their own."""
+    for reduce, keeps in product(("sum", "mean", "amax"), (True, False)):
+        forward("scatter_reduce", noise(1000), 0, below(1000, 10_000), noise(10_000), reduce, include_self=keeps)
+    for reduce, index in product(("mean", "amax"), (below(100, 500), below(100, 500).seen(".int()"))):
+        forward("index_reduce", noise(100, 64), 0, index, noise(500, 64), reduce, include_self=False)
+    for reduction in ("none", "mean"):
+        both("multi_margin_loss", leaf(1000, 10), below(10, 1000), reduction=reduction)
+        both("multilabel_margin_loss", leaf(1000, 10), below(10, 1000, 10), reduction=reduction)
+    for p in (1.0, 2.0):
+        both("cdist", leaf(3, 20, 8), leaf(3, 25, 8), p=p)
+        both("pdist", leaf(100, 8), p=p)
+    for dtype in (f32, bf16):
+        forward("renorm", noise(300, 1000, dtype=dtype), 2, 0, 1.0)
+        forward("_foreach_max", [noise(100_000, dtype=dtype)] * 10)
+    forward("dirichlet", positive(300, 1000))
+    forward("fake_quantize_per_channel_affine", noise(64, 100), positive(64), repeated((64,), 0, i32), 0, 0, 255)
+    forward("addbmm", noise(64, 32), noise(4, 64, 16), noise(4, 16, 32))
+    forward("unpacked", noise(3, 20, 20), repeated((3, 20), 1, i32))
+    both("_weight_norm", leaf(64, 100), leaf(64, 1))
+
+
 def list_transforms() -> None:
     forward("fft.fft", noise(64, 1024))
     forward("fft.rfft2", noise(8, 256, 256))
@@ -628,7 +726,7 @@ def list_all() -> None:
     for part in (list_sorts, list_one_dimension, list_searches, list_embeddings, list_attention, list_attention_kernels, list_norms,
                  list_reductions, list_products, list_convolutions, list_nets, list_copies, list_images, list_transforms,
                  list_decompositions, list_losses, list_recurrent_nets, list_more_transforms, list_more_decompositions,
-                 list_long_rows):
+                 list_long_rows, list_resampling, list_slow_convolutions, list_choices_of_values, list_sums_inside):
         part()
     for dtype in (f32, bf16):
         list_backward(dtype)
