@@ -2,12 +2,13 @@
 import linecache
 import sys
 import types
+import weakref
 
 import pytest
 import torch
 
 from memtrace.recording.comprehensions import comprehensions_of
-from memtrace.recording.frames import frames_from
+from memtrace.recording.frames import frames_from, variables_of
 from memtrace.recording.holder_names import Names
 
 
@@ -202,3 +203,24 @@ def main():
         names(refs[0]())
 main()
 """) == [("frame of attempt", "", "traceback")]
+
+
+def test_reading_variables_leaves_what_locals_returned():
+    def train(rate=0.1):
+        settings = locals()
+        net = torch.zeros(1)
+        found = dict(variables_of(sys._getframe()))
+        return settings, found["net"] is net
+
+    assert train() == ({"rate": 0.1}, True)
+
+
+def test_reading_variables_keeps_no_value():
+    def release():
+        net = torch.zeros(1)
+        alive = weakref.ref(net)
+        variables_of(sys._getframe())
+        del net
+        return alive() is None
+
+    assert release()

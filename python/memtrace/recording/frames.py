@@ -1,6 +1,7 @@
 """Frames of running functions of the program, and their variables."""
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import os
@@ -8,7 +9,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -65,13 +66,49 @@ def file_of(one: Any) -> str:
 
 
 def variables_of(frame: Any) -> list[tuple[str, Any]]:
-    """Returns the local variables of a frame. Before Python 3.13 a frame keeps f_locals's dict, and therefore the values, unless
-    the dict is emptied. A class body's variables exist only in the dict."""
+    """Returns the local variables of a frame. Before Python 3.13, reading them writes them to a dict that the frame keeps, and that
+    locals() has returned to the program, so the dict gets its former content again. A class body's variables exist only in the dict."""
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return list(frame.f_locals.items())
+    former = kept_locals(frame)
     space = frame.f_locals
     found = list(space.items())
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        space.clear()
+    space.clear()
+    space.update(former)
     return found
+
+
+class Offsets(NamedTuple):
+    """Where a frame has its dict of variables: an offset in the frame object or, from Python 3.11, in the struct that it points to."""
+
+    struct: Optional[int]
+    kept: int
+
+
+OFFSETS = {9: Offsets(None, 56), 10: Offsets(None, 56), 11: Offsets(24, 24), 12: Offsets(24, 40)}  # by version of Python
+
+
+def address_of_locals(frame: Any, offsets: Offsets) -> int:
+    """Returns the address of the dict of variables that the frame of a function keeps; 0 if it keeps none."""
+    begin = id(frame) if offsets.struct is None else ctypes.c_void_p.from_address(id(frame) + offsets.struct).value or 0
+    return ctypes.c_void_p.from_address(begin + offsets.kept).value or 0
+
+
+@functools.lru_cache(maxsize=None)
+def checked_offsets() -> Optional[Offsets]:
+    """Returns the offsets for this Python; None if it is another one."""
+    offsets = OFFSETS.get(sys.version_info.minor)
+    if offsets is None or sys.implementation.name != "cpython" or sys.abiflags:
+        return None
+    is_right = address_of_locals(sys._getframe(), offsets) == 0 and id(locals()) == address_of_locals(sys._getframe(), offsets)
+    return offsets if is_right else None
+
+
+def kept_locals(frame: Any) -> dict[str, Any]:
+    """Returns a copy of the dict of variables that the frame of a function keeps, without bringing it up to date."""
+    offsets = checked_offsets()
+    address = address_of_locals(frame, offsets) if offsets is not None else 0
+    return dict(ctypes.cast(address, ctypes.py_object).value) if address else {}
 
 
 class Locals:
