@@ -1,4 +1,6 @@
 """How dry runs leave loops that no loader drives, of the user's own code and of libraries, and what they name as not run."""
+import sys
+
 import pytest
 import torch
 from test_dry_end import EVALUATE, NET, caveats, dry, last, peak  # noqa: F401 (a fixture)
@@ -107,6 +109,32 @@ for width in (512, 1024, 2048, 8192):
 print("begin", begin[1] > 0, set(begin[1:]) == {begin[1]})
 """)
     assert "begin True True" in said.stdout
+
+
+STEPS = """
+def steps():
+    for n in range(1000):
+        train(torch.randn(64, 256))
+        yield n
+print(len([n for n in steps()]) < 10)
+"""
+COROUTINE = """
+import asyncio
+async def main():
+    done = 0
+    while done < 1000:
+        train(torch.randn(64, 256))
+        await asyncio.sleep(0)
+        done += 1
+    print(done < 10)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("program", [STEPS, COROUTINE])
+def test_a_loop_that_suspends_its_function_is_left(dry, program):
+    said = dry.run(NET + EVALUATE + program + "print(evaluate(data(4, 64)))\n")
+    assert said.stdout == "True\n4\n" and last(dry, "ended_by") == "program"
 
 
 def test_a_variable_that_is_set_behind_a_loop_that_was_left_frees_its_value(dry):
@@ -221,13 +249,43 @@ for step in range(1000):
 
 def test_an_allocation_behind_a_loop_that_can_t_be_left_is_named(dry):
     said = dry.run(NET + """
-while True:
-    train(torch.randn(64, 256))
-while True:
-    big = torch.empty(1 << 30, device="cuda")
-    break
+def forever():
+    while True:
+        train(torch.randn(64, 256))
+forever()
+big = torch.empty(1 << 30, device="cuda")
 """)
-    assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("torch.empty", 17)], said.stderr
+    assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("torch.empty", 18)], said.stderr
+
+
+@pytest.mark.parametrize("behind", [
+    "for x in torch.empty(1, 1 << 30, device='cuda'):\n    pass", "while torch.empty(1 << 30, device='cuda') is None:\n    pass",
+    "size = (\n    len(\n        torch.empty(1 << 30, device='cuda')))"])
+def test_a_while_loop_is_left_to_whatever_statement_follows(dry, behind):
+    dry.run(NET + f"""
+done = 0
+while done < 1000:
+    train(torch.randn(64, 256))
+    done += 1
+{behind}
+print("left at", done)
+""")
+    assert last(dry, "ended_by") == "program" and peak(dry) > 1 << 30
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 10
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="match is new in Python 3.10")
+@pytest.mark.parametrize("loop", ["for done in range(1000):", "while (done := done + 1) < 1000:"])
+def test_a_loop_in_a_match_is_left(dry, loop):
+    said = dry.run(NET + EVALUATE + f"""
+done = 0
+match "train":
+    case "train":
+        {loop}
+            train(torch.randn(64, 256))
+print(evaluate(data(4, 64)))
+""")
+    assert said.stdout == "4\n" and last(dry, "ended_by") == "program"
 
 
 def test_a_loop_that_python_refuses_to_jump_out_of_ends_the_program_at_its_head(dry):

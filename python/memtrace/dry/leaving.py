@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 import ctypes
+import dis
 import functools
 import itertools
 import sys
@@ -26,11 +27,13 @@ from .places import Place, frames_of_libraries, frames_of_user, is_users
 from .rounds import Around, Rounds
 
 LOOPS = (ast.For, ast.While)
+BRANCHES = (ast.If, *((ast.Match,) if sys.version_info >= (3, 10) else ()))
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)  # loops that can't be left
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 MADE = (torch.nn.Module, torch.optim.Optimizer)
 TraceFunction = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int, ctypes.c_void_p)  # Py_tracefunc
 LINE, RETURN = 2, 3  # events that Python's trace functions get
+YIELDS = "YIELD_VALUE", "YIELD_FROM"  # instructions of Python that suspend a frame
 MOST_LEFT = 2  # times that one loop is left before the loop around it is
 
 Loop = Union[ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp]
@@ -39,16 +42,29 @@ Loop = Union[ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.Ge
 def statements_around(body: list[ast.stmt], line: int, follows: Optional[ast.stmt] = None
                       ) -> Iterator[tuple[ast.stmt, Optional[ast.stmt]]]:
     """Yields the statements of a body that a line is in, the outermost first, with the statement behind each: the next one or, at
-    the end of a body, the one behind `if` and `try`. `follows`: the statement behind the body."""
+    the end of a body, the one behind `if`, `match` and `try`. `follows`: the statement behind the body."""
     for place, statement in enumerate(body):
         if not statement.lineno <= line <= (statement.end_lineno or line) or isinstance(statement, SCOPES):
             continue
         behind = body[place + 1] if place + 1 < len(body) else follows
         yield statement, behind
-        is_open = isinstance(statement, ast.If) or isinstance(statement, ast.Try) and not statement.finalbody
-        bodies = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
-        for inner in (*bodies, *(handler.body for handler in getattr(statement, "handlers", []))):
+        is_open = isinstance(statement, BRANCHES) or isinstance(statement, ast.Try) and not statement.finalbody
+        for inner in bodies_of(statement):
             yield from statements_around(inner, line, behind if is_open else None)
+
+
+def bodies_of(statement: ast.stmt) -> list[list[ast.stmt]]:
+    """Returns the lists of statements that a statement consists of."""
+    bodies = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+    parts = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
+    return list(filter(None, (*bodies, *(part.body for part in parts))))
+
+
+def first_line_of(statement: ast.stmt, code: types.CodeType) -> Optional[int]:
+    """Returns the line of a statement's first instruction, which is inside of the statement if that spans several lines."""
+    first = min(one.lineno for one in (statement, *getattr(statement, "decorator_list", [])))
+    lines = range(first, (statement.end_lineno or first) + 1)
+    return next((line for _, line in dis.findlinestarts(code) if line in lines), None)
 
 
 def loops_around(frame: Any) -> list[tuple[Loop, Optional[int]]]:
@@ -61,8 +77,8 @@ def loops_around(frame: Any) -> list[tuple[Loop, Optional[int]]]:
     loops: list[tuple[Loop, Optional[int]]] = []
     for statement, behind in statements_around(scope.body, frame.f_lineno):
         if isinstance(statement, LOOPS):
-            loops.insert(0, (statement, None if behind is None or isinstance(behind, LOOPS) else behind.lineno))
-        elif not hasattr(statement, "body"):
+            loops.insert(0, (statement, None if behind is None else first_line_of(behind, code)))
+        elif not bodies_of(statement):
             loops[:0] = [(node, None) for node in ast.walk(statement)
                          if isinstance(node, COMPREHENSIONS) and may_be_in(node, frame)]
     return loops
@@ -222,9 +238,9 @@ class Exit(NamedTuple):
 def leave_at_heads(exits: list[Exit], on_failure: Callable[[], None]) -> None:
     """Leaves loops one after the other, each when its frame is at its head. After that, nothing keeps the frames or their
     variables. A trace function in Python would: before Python 3.13 it leaves a dict with all variables in the frame."""
-    def trace(given: Any, now: Any, event: int, result: Any) -> int:
+    def trace(given: Any, now: Any, event: int, result: Optional[int]) -> int:
         fails = False
-        if event == RETURN:
+        if event == RETURN and not is_suspended(now, result):
             exits[:] = [one for one in exits if one.frame is not now]
         elif event == LINE and exits and exits[0].frame is now:
             fails = not leave_first(exits)
@@ -240,6 +256,11 @@ def leave_at_heads(exits: list[Exit], on_failure: Callable[[], None]) -> None:
     for one in exits:
         one.frame.f_trace = ignore  # without one, a line can't be set
     ctypes.pythonapi.PyEval_SetTrace(function, ctypes.py_object(function))
+
+
+def is_suspended(frame: Any, result: Optional[int]) -> bool:
+    """True if a frame that returns is a generator at a `yield` or a coroutine at an `await`. `result` is None for an exception."""
+    return result is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] in YIELDS
 
 
 def leave_first(exits: list[Exit]) -> bool:
