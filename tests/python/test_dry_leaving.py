@@ -299,3 +299,41 @@ print(evaluate(data(4, 64)))
 """.replace("    (done", "    max(done"))
     assert last(dry, "ended_by") == "settled" and said.stdout == ""
     assert [name for name, *_ in caveats(dry, "not_run")] == ["evaluate"] and "Traceback" not in said.stderr
+
+
+HIDDEN = """
+class Trainer:
+    def __init__(self):
+        self.net = net
+    @torch.inference_mode()
+    def score(self, rows):
+        return self.net(torch.randn(rows, 256, device="cuda")).sum()
+def report(model, rows):
+    return measured(rows=rows, using=model)
+def measured(using, rows):
+    return using(torch.randn(rows, 256, device="cuda"))
+trainer = Trainer()
+for step in range(1000):
+    train(torch.randn(64, 256))
+    if step == 500:
+        CALL
+print("behind")
+CALL
+"""
+
+
+@pytest.mark.parametrize("call", ["trainer.score(64)", "report(trainer.net, 64)"])
+def test_a_call_whose_functions_call_a_model_is_named_or_run(dry, call):
+    said = dry.run(NET + HIDDEN.replace("CALL", call))
+    assert said.stdout == "behind\n" and last(dry, "ended_by") == "program"
+    assert [name for name, *_ in caveats(dry, "not_run")] == [call.partition("(")[0]]
+
+
+def test_a_checkpoint_that_is_written_again_is_not_named(dry):
+    dry.run(NET + """
+torch.save(net.state_dict(), "net.pt")
+for step in range(1000):
+    train(torch.randn(64, 256))
+torch.save(net.state_dict(), "net.pt")
+""")
+    assert caveats(dry, "not_run") == [] and last(dry, "ended_by") == "program"

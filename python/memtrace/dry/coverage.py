@@ -6,10 +6,12 @@ behind these loops that put something on a card are found, too.
 from __future__ import annotations
 
 import ast
+import collections
 import functools
+import gc
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -18,6 +20,7 @@ from ..recording.frames import variables_of
 from .places import Place, frames_of_user, is_users, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
+Variables = Mapping[str, Any]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint|fit|learn|finetune|pretrain)(_|$)"
                    r"|_(eval|validation|checkpoint)$")
@@ -44,14 +47,12 @@ class Coverage:
 
     def __init__(self) -> None:
         self.ran: dict[Place, bool] = {}  # True: after the first step
-        self.leading: set[types.CodeType] = set()  # the code of these lines
         self.has_trained = False
 
     def note(self) -> None:
         """Notes the lines of the user's own code that the program is in."""
         for frame in frames_of_user():
             self.ran[Place(frame.f_code.co_filename, frame.f_lineno)] = self.has_trained
-            self.leading.add(frame.f_code)
 
     def not_run(self) -> list[Call]:
         """Returns the calls that the program has not come to, from where it is; those that end first come first."""
@@ -64,9 +65,10 @@ class Coverage:
     def _not_run_in(self, frame: Any) -> Iterator[Call]:
         scope = scope_of_frame(frame)
         begin = begin_of_statement(scope, frame.f_lineno) if scope is not None else 0
+        variables = variables_in(frame)
         for node in calls_in(scope):
             last = node.end_lineno or node.lineno
-            if last < begin or node.lineno <= frame.f_lineno <= last or not self._is_candidate(node, frame):
+            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, variables):
                 continue
             ran = self._runs_of(Place(frame.f_code.co_filename, node.lineno), last)
             if not any(ran):
@@ -76,20 +78,6 @@ class Coverage:
         """Returns for each line of a call that ran whether it did so after the first step."""
         return [self.ran[one] for line in range(place.line, last + 1) if (one := Place(place.file, line)) in self.ran]
 
-    def _is_candidate(self, node: ast.Call, frame: Any) -> bool:
-        """True if a call calls a model, trains, evaluates or saves, or calls a function that does."""
-        names = names_of(node.func)
-        if not names or names[0] in OTHERS:
-            return False
-        called = function_of(names, frame)
-        return is_model(value_of(names, frame)) or is_verb(names) or called is not None and self._leads(called)
-
-    def _leads(self, function: types.FunctionType) -> bool:
-        """True if a function, or one that it calls, trains, evaluates or saves by its name, or led to a model before."""
-        called = [names for node in calls_of(function.__code__) if (names := names_of(node.func))]
-        named = [unwrapped(function.__globals__.get(names[0])) for names in called if len(names) == 1]
-        return any(map(is_verb, called)) or any(getattr(one, "__code__", None) in self.leading for one in (function, *named))
-
     def has_run(self, call: Call) -> bool:
         """True if a call has run after the first step."""
         return any(self._runs_of(call.place, call.last_line))
@@ -97,9 +85,16 @@ class Coverage:
 
 def allocations_behind() -> list[Call]:
     """Returns the calls behind the loops that the program is in which put something on a card."""
-    return [call_of(node, frame, is_late=False) for frame in frames_of_user(outside_of=MODULES)
-            if (scope := scope_of_frame(frame)) is not None
-            for node in calls_in(scope) if node.lineno > end_of_loops(scope, frame.f_lineno) and allocates(node, frame)]
+    return [call for frame in frames_of_user(outside_of=MODULES) for call in allocations_in(frame)]
+
+
+def allocations_in(frame: Any) -> Iterator[Call]:
+    scope = scope_of_frame(frame)
+    end = end_of_loops(scope, frame.f_lineno) if scope is not None else 0
+    variables = variables_in(frame)
+    for node in calls_in(scope):
+        if node.lineno > end and allocates(node, variables):
+            yield call_of(node, frame, is_late=False)
 
 
 def call_of(node: ast.Call, frame: Any, is_late: bool) -> Call:
@@ -153,9 +148,14 @@ def names_of(node: ast.expr) -> list[str]:
     return [node.id, *names] if isinstance(node, ast.Name) else []
 
 
-def value_of(names: list[str], frame: Any) -> Any:
-    """Returns what the names stand for in a frame, without running code of the program's; None if that is not known."""
-    value = dict(variables_of(frame)).get(names[0], frame.f_globals.get(names[0]))
+def variables_in(frame: Any) -> Variables:
+    """Returns the variables that a frame's code sees."""
+    return collections.ChainMap(dict(variables_of(frame)), frame.f_globals)
+
+
+def value_of(names: list[str], variables: Variables) -> Any:
+    """Returns what the names stand for, without running code of the program's; None if that is not known."""
+    value = variables.get(names[0]) if names else None
     for name in names[1:]:
         fields = getattr(value, "__dict__", {})
         modules = fields.get("_modules")
@@ -163,21 +163,46 @@ def value_of(names: list[str], frame: Any) -> Any:
     return value
 
 
-def function_of(names: list[str], frame: Any) -> Optional[types.FunctionType]:
-    """Returns the function of the user's own code that the names stand for in a frame, also a method; None if there is none."""
-    value = value_of(names, frame)
+class Called(NamedTuple):
+    """A function of the user's own code, and the variables that it begins with, as far as they are known."""
+
+    function: types.FunctionType
+    variables: Variables
+
+
+def called_by(node: ast.Call, variables: Variables) -> Optional[Called]:
+    """Returns the function or method of the user's own code that a call calls, without its decorators; None if there is none."""
+    names = names_of(node.func)
+    value, owner = value_of(names, variables), None
     if value is None and len(names) > 1:
-        owner = type(value_of(names[:-1], frame))
-        value = next((found for one in owner.__mro__ if (found := vars(one).get(names[-1])) is not None), None)
-    value = unwrapped(value)
-    return value if isinstance(value, types.FunctionType) and is_users(value.__code__.co_filename) else None
+        owner = value_of(names[:-1], variables)
+        value = next((found for one in type(owner).__mro__ if (found := vars(one).get(names[-1])) is not None), None)
+    while isinstance(value, types.FunctionType) and not is_users(value.__code__.co_filename):
+        value = vars(value).get("__wrapped__")
+    if not isinstance(value, types.FunctionType):
+        return None
+    given = [*([] if owner is None else [owner]), *(value_of(names_of(one), variables) for one in node.args)]
+    named = {one.arg: value_of(names_of(one.value), variables) for one in node.keywords if one.arg is not None}
+    arguments = {**dict(zip(value.__code__.co_varnames, given)), **named}
+    return Called(value, collections.ChainMap(arguments, closure_of(value), value.__globals__))
 
 
-def unwrapped(value: Any) -> Any:
-    """Returns the function that decorators such as torch.no_grad() wrap; the value itself if it is no wrapper."""
-    while isinstance(value, types.FunctionType) and "__wrapped__" in vars(value):
-        value = vars(value)["__wrapped__"]
-    return value
+def closure_of(function: types.FunctionType) -> dict[str, Any]:
+    """Returns the variables of functions around a function that it uses, as far as they are set."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+    return {name: value for name, cell in cells for value in gc.get_referents(cell)}
+
+
+def is_candidate(node: ast.Call, variables: Variables, depth: int = 2) -> bool:
+    """True if a call calls a model, trains, evaluates or saves, or calls a function that does. `depth`: how many such functions may
+    call one another."""
+    names = names_of(node.func)
+    if not names or names[0] in OTHERS:
+        return False
+    if is_model(value_of(names, variables)) or is_verb(names):
+        return True
+    called = called_by(node, variables) if depth > 0 else None
+    return called is not None and any(is_candidate(one, called.variables, depth - 1) for one in calls_of(called.function.__code__))
 
 
 def is_model(value: Any) -> bool:
@@ -191,10 +216,10 @@ def is_verb(names: list[str]) -> bool:
     return VERBS.search(names[-1]) is not None and names[-1] not in MODES
 
 
-def allocates(node: ast.Call, frame: Any) -> bool:
+def allocates(node: ast.Call, variables: Variables) -> bool:
     """True if a call puts something on a card, or calls a function that does."""
-    called = function_of(names_of(node.func) or [""], frame)
-    return moves(node) or called is not None and any(map(moves, calls_of(called.__code__)))
+    called = called_by(node, variables)
+    return moves(node) or called is not None and any(map(moves, calls_of(called.function.__code__)))
 
 
 def moves(node: ast.Call) -> bool:

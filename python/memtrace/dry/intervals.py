@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from .coverage import names_of, value_of
+from .coverage import Variables, names_of, value_of, variables_in
 
 MOST = 10  # iterations between two such branches; a longer interval is not waited for
 KEEPING = {"append", "appendleft", "add", "insert", "extend", "push", "put", "deepcopy", "copy", "clone", "setdefault"}
@@ -16,17 +16,17 @@ KEEPING = {"append", "appendleft", "add", "insert", "extend", "push", "put", "de
 
 def interval_of(loop: ast.AST, frame: Any) -> int:
     """Returns in how many iterations of a frame's loop all branches that may keep something run once, up to MOST; 1: in each."""
+    variables = variables_in(frame)
     found = [n for branch in ast.walk(loop) if isinstance(branch, ast.If) and any(map(keeps, branch.body))
-             for n in divisors_in(branch.test, frame)]
+             for n in divisors_in(branch.test, variables)]
     return max((n for n in found if 1 < n <= MOST), default=1)
 
 
-def divisors_in(test: ast.expr, frame: Any) -> Iterator[int]:
+def divisors_in(test: ast.expr, variables: Variables) -> Iterator[int]:
     """Yields each n of a condition's `step % n`, if it is known."""
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            names = names_of(node.right)
-            value = node.right.value if isinstance(node.right, ast.Constant) else value_of(names, frame) if names else None
+            value = node.right.value if isinstance(node.right, ast.Constant) else value_of(names_of(node.right), variables)
             if isinstance(value, int):
                 yield value
 

@@ -290,6 +290,7 @@ class Overlay:
         elif not real.access(place, os.W_OK):
             fail(errno.EACCES, path)
         if entry is not None and entry.kind == DATA:
+            self.on_write()
             return entry.place
         return self.make(path, None if flags & os.O_TRUNC else place, mode)
 
