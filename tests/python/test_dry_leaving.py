@@ -329,6 +329,25 @@ def test_a_call_whose_functions_call_a_model_is_named_or_run(dry, call):
     assert [name for name, *_ in caveats(dry, "not_run")] == [call.partition("(")[0]]
 
 
+def test_a_call_in_a_loop_over_a_loader_that_no_batch_came_to_is_named(dry):
+    dry.run(NET + """
+import argparse
+args = argparse.Namespace(compiled=False, every=40)
+scaler = None
+def measure(rows):
+    return net(torch.randn(rows, 256, device="cuda"))
+for n, (x,) in enumerate(data(50, 64)):
+    if args.compiled or scaler is not None:
+        measure(64)
+    else:
+        train(x)
+    if n % args.every == 39:
+        measure(8192)
+""")
+    assert last(dry, "ended_by") == "program"
+    assert [(name, line) for name, line, *_ in caveats(dry, "not_run")] == [("measure", 25)]
+
+
 def test_a_checkpoint_that_is_written_again_is_not_named(dry):
     dry.run(NET + """
 torch.save(net.state_dict(), "net.pt")

@@ -11,16 +11,16 @@ import functools
 import gc
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
-from ..recording.frames import variables_of
+from .branches import never_entered
+from .names import Variables, names_of, value_of, variables_in
 from .places import Place, frames_of_user, is_users, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
-Variables = Mapping[str, Any]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint|fit|learn|finetune|pretrain)(_|$)"
                    r"|_(eval|validation|checkpoint)$")
@@ -66,9 +66,10 @@ class Coverage:
         scope = scope_of_frame(frame)
         begin = begin_of_statement(scope, frame.f_lineno) if scope is not None else 0
         variables = variables_in(frame)
+        unused = lines_never_entered(scope, frame, variables)
         for node in calls_in(scope):
             last = node.end_lineno or node.lineno
-            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, variables):
+            if last < begin or node.lineno in unused or node.lineno <= frame.f_lineno <= last or not is_candidate(node, variables):
                 continue
             ran = self._runs_of(Place(frame.f_code.co_filename, node.lineno), last)
             if not any(ran):
@@ -122,10 +123,24 @@ def begin_of_statement(scope: Scope, line: int) -> int:
     return next((node.lineno for node in scope.body if node.lineno <= line <= (node.end_lineno or line)), line)
 
 
+def loops_at(scope: Scope, line: int) -> Iterator[Union[ast.For, ast.While]]:
+    """Yields the scope's loops that the line is in, the outermost first."""
+    return (node for node in ast.walk(scope)
+            if isinstance(node, (ast.For, ast.While)) and node.lineno <= line <= (node.end_lineno or line))
+
+
 def end_of_loops(scope: Scope, line: int) -> int:
     """Returns the last line of the scope's loops that the line is in; the line itself if it is in none."""
-    return max((node.end_lineno or line for node in ast.walk(scope)
-                if isinstance(node, (ast.For, ast.While)) and node.lineno <= line <= (node.end_lineno or line)), default=line)
+    return max((node.end_lineno or line for node in loops_at(scope, line)), default=line)
+
+
+def lines_never_entered(scope: Optional[Scope], frame: Any, variables: Variables) -> set[int]:
+    """Returns the lines of branches that no iteration of the loops that a frame is in enters."""
+    module = parsed(frame.f_code.co_filename)
+    if scope is None or module is None:
+        return set()
+    return {line for loop in loops_at(scope, frame.f_lineno) for one in never_entered(loop, module, variables)
+            for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
 
 
 def calls_in(scope: Optional[Scope]) -> Iterator[ast.Call]:
@@ -137,30 +152,6 @@ def calls_in(scope: Optional[Scope]) -> Iterator[ast.Call]:
             yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             pending += reversed(list(ast.iter_child_nodes(node)))
-
-
-def names_of(node: ast.expr) -> list[str]:
-    """Returns the names of a dotted expression: ["self", "model"]; [] for any other."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.insert(0, node.attr)
-        node = node.value
-    return [node.id, *names] if isinstance(node, ast.Name) else []
-
-
-def variables_in(frame: Any) -> Variables:
-    """Returns the variables that a frame's code sees."""
-    return collections.ChainMap(dict(variables_of(frame)), frame.f_globals)
-
-
-def value_of(names: list[str], variables: Variables) -> Any:
-    """Returns what the names stand for, without running code of the program's; None if that is not known."""
-    value = variables.get(names[0]) if names else None
-    for name in names[1:]:
-        fields = getattr(value, "__dict__", {})
-        modules = fields.get("_modules")
-        value = fields.get(name, modules.get(name) if isinstance(modules, dict) else None)
-    return value
 
 
 class Called(NamedTuple):

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from .coverage import Variables, names_of, value_of, variables_in
+from .names import Variables, names_of, value_of, variables_in
 
 MOST = 10  # iterations between two such branches; a longer interval is not waited for
 KEEPING = {"append", "appendleft", "add", "insert", "extend", "push", "put", "deepcopy", "copy", "clone", "setdefault"}

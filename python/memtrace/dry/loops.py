@@ -75,6 +75,7 @@ class Endings(NamedTuple):
     now: Callable[[str], None]  # raises
     at_next_line: Callable[[str], None]
     has_more: Callable[[], bool]  # true if something would be left out
+    note_left_in: Callable[[Place], None]  # notes what did not run in the loop at a place, which ends
 
 
 class Loops:
@@ -300,6 +301,7 @@ class Loops:
         what, settling = (("training loader", one.loop.training) if one.trains else
                           ("evaluation loader", one.loop.evaluation))
         self.shorten(what, one.place, one.batches, one.loop.total)
+        self.endings.note_left_in(one.place)
         self._note_growth_of_pass(one, one.place, settling)
 
 

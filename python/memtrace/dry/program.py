@@ -28,7 +28,7 @@ from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
 from . import compilers, driver, files, pretrained, ranks, replaced, simulated, threads, trainers, triton_kernels, triton_tuning
 from .coverage import Call, Coverage, allocations_behind
-from .leaving import unfinished_sweeps
+from .leaving import loops_of_program, unfinished_sweeps
 from .loops import Endings, Loops, follow_loaders
 from .places import Place, innermost
 from .progress import Progress
@@ -49,7 +49,7 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards, self.changes = cards, changes
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), settings().steps, Endings(self.end, self.end_at_next_line, self.has_more),
+        self.loops = Loops(Meter(cards), settings().steps, Endings(self.end, self.end_at_next_line, self.has_more, self.note_left_in),
                            lambda loop: self.observer.visit(loop))
         self.progress = Progress(cards)
         self.threads = threads.Threads(lambda: self.loops.meter.read().request_count)
@@ -195,6 +195,14 @@ class DryWatcher(Watcher):
         calls = self.calls_not_run()
         self.left.update((call.place, call) for call in calls)
         return bool(calls) or bool(known(allocations_behind))
+
+    def note_left_in(self, place: Place) -> None:
+        """Notes the calls in the loop at a place that no iteration has come to, since the loop ends early."""
+        loop = next((one.loop for one in loops_of_program() if one.place == place), None)
+        if loop is not None:
+            lines = range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)
+            self.left.update((call.place, call) for call in self.calls_not_run()
+                             if call.place.file == place.file and call.place.line in lines)
 
     def store_not_run(self) -> None:
         calls = (*self.calls_not_run(), *known(allocations_behind), *unfinished_sweeps())
