@@ -51,6 +51,17 @@ static void a_card_is_opened_by_its_first_block(void **state)
     assert_int_equal(figures(1, MEMTRACE_TORCH_ALL).unknown_frees, 0);
 }
 
+static void live_memory_counts_as_requested_on_all_cards(void **state)
+{
+    (void)state;
+    memtrace_torch_init(FAKE_CARDS);
+    void *block = take(1000, 0, 0);
+    take(3000, 1, 0);
+    assert_int_equal(memtrace_torch_live(), 4000);
+    memtrace_torch_free(block, 1000, 0, NULL);
+    assert_int_equal(memtrace_torch_live(), 3000);
+}
+
 static void no_bytes_are_no_block_and_no_failure(void **state)
 {
     (void)state;
@@ -407,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_card_is_opened_by_its_first_block, forget),
+        cmocka_unit_test_setup(live_memory_counts_as_requested_on_all_cards, forget),
         cmocka_unit_test_setup(no_bytes_are_no_block_and_no_failure, forget),
         cmocka_unit_test_setup(what_was_not_taken_is_counted_and_left_alone, forget),
         cmocka_unit_test_setup(a_card_that_is_not_there_is_a_failure, forget),

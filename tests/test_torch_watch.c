@@ -63,6 +63,7 @@ static void a_block_has_the_bytes_of_its_entry_and_of_its_report(void **state)
     (void)state;
     tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
     take(16 * MIB, 1000, 1024, 2 * MIB);
+    assert_int_equal(memtrace_torch_live(), 1000);
     close_trace();
     assert_string_equal(
         ask_trace("SELECT requested_bytes || ' ' || block_bytes FROM run_event WHERE allocation IS NULL "
