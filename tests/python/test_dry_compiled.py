@@ -314,6 +314,15 @@ print(torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated())
     assert ask(tmp_path, "runs")["rows"][0]["choices"] == []
 
 
+def test_aotinductor_is_refused_without_compilation_too(tmp_path):
+    done = dry(tmp_path, """
+import torch
+program = torch.export.export(torch.nn.Linear(4, 4).cuda(), (torch.ones(2, 4, device="cuda"),))
+torch._inductor.aoti_compile_and_package(program)
+""", "--no-compile")
+    assert done.returncode == 1 and "memtrace: a dry run has no AOTInductor" in done.stderr
+
+
 def test_a_cache_that_is_no_folder_is_refused(tmp_path):
     done = dry(tmp_path, "", "--inductor-cache", "nowhere")
     assert done.returncode == 2 and "nowhere is not a folder" in done.stderr

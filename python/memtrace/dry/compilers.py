@@ -96,6 +96,8 @@ def begin(cards: Any, labels: Labels, note: Callable[[str], None], assume: Calla
     torch._C._jit_override_can_fuse_on_gpu(False)
     torch._C._jit_set_texpr_fuser_enabled(False)
     replace_compile(note)
-    if not settings().eager:
-        inductor.begin(cards, labels, assume)
-        follow({"torch._dynamo.trace_rules": skip_own_frames, "torch._dynamo.variables.optimizer": follow_optimizers})
+    if settings().eager:
+        inductor.refuse_programs()
+        return
+    inductor.begin(cards, labels, assume)
+    follow({"torch._dynamo.trace_rules": skip_own_frames, "torch._dynamo.variables.optimizer": follow_optimizers})

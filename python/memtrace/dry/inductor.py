@@ -138,13 +138,26 @@ def compile_to_python(original: Callable[..., Any], *given: Any, **named: Any) -
         return original(*given, **{**named, "config_patches": patches or None})
 
 
-def make_python_graph(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
-    """Makes a graph for Python code, also in a backward that is compiled after compile_to_python. Refuses AOTInductor, whose programs
-    run without Python."""
+def make_graph(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
+    """Makes a graph. Refuses AOTInductor, whose programs run without Python."""
     if named.get("aot_mode"):
         raise RuntimeError("memtrace: a dry run has no AOTInductor, whose programs call CUDA themselves: leave it out where os.environ "
                            "has MEMTRACE_DRY_DEVICE")
-    original(graph, *given, **{**named, "cpp_wrapper": False})
+    original(graph, *given, **named)
+
+
+def make_python_graph(original: Callable[..., Any], graph: Any, *given: Any, **named: Any) -> None:
+    """Makes a graph for Python code, also in a backward that is compiled after compile_to_python."""
+    make_graph(original, graph, *given, **{**named, "cpp_wrapper": False})
+
+
+def refuse_programs() -> None:
+    """Refuses AOTInductor, once Inductor is imported, where nothing else of it is changed."""
+    def change(module: Any) -> None:
+        if has("Inductor's kernels"):
+            wrap("torch._inductor.graph.GraphLowering.__init__", make_graph)
+
+    follow({"torch._inductor.compile_fx": change})
 
 
 def empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
