@@ -327,6 +327,20 @@ for step in range(1000):
     assert dry.rows("SELECT count(*) FROM step")[0][0] == 3
 
 
+def test_calls_without_gradients_begin_no_step(dry):
+    dry.run(NET + """
+criterion = torch.nn.MSELoss().cuda()
+for epoch in range(2):
+    for n in range(3):
+        train(torch.randn(64, 256))
+    with torch.no_grad():
+        outputs = net.eval()(torch.randn(64, 256, device="cuda"))
+        criterion(outputs, outputs)
+    net.train()
+""", "--steps", "all")
+    assert dry.rows("SELECT count(*) FROM step") == [(6,)]
+
+
 def test_steps_asked_for_are_made(dry):
     dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\n", "--steps", "7")
     assert dry.rows("SELECT count(*) FROM step") == [(7,)] and last(dry, "ended_by") == "steps"

@@ -179,7 +179,7 @@ class Watcher(Labels):
         if self.in_step and self.ran_backward and not self.has_own_steps and (
                 self.updates_in_backward or self._was_updated() or self._updates_itself()):
             self._end_own_step()  # the program has updated its parameters in backward, or in its own or compiled code
-        if not self.in_step and not self.has_own_steps and module.training:
+        if not self.in_step and not self.has_own_steps and module.training and torch.is_grad_enabled():
             self.in_step, self.ran_backward, self.begins_at_forward = True, False, True
             self.version = Version.of(module)
             self.begin_step()
