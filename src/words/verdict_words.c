@@ -97,7 +97,10 @@ void mt_verdict_add_end(const struct mt_verdict_row *row, struct mt_text *out)
         [MT_ENDED_BY_CAUGHT] = "ended since the program kept catching the end of the run",
     };
     mt_ended_by reason;
-    mt_text_add(out, "%" PRId64 " step%s", row->verdict.steps, row->verdict.steps == 1 ? "" : "s");
+    if (row->verdict.steps == 0)
+        mt_text_add(out, "no training steps");
+    else
+        mt_text_add(out, "%" PRId64 " step%s", row->verdict.steps, row->verdict.steps == 1 ? "" : "s");
     if (row->caveats.ended_by != NULL && mt_ended_by_find(row->caveats.ended_by, &reason))
         mt_text_add(out, ", %s", ends[reason]);
 }

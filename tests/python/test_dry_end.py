@@ -327,6 +327,13 @@ for step in range(1000):
     assert dry.rows("SELECT count(*) FROM step")[0][0] == 3
 
 
+def test_a_program_that_only_infers_has_no_training_steps(dry):
+    said = dry.run("import torch\ntorch.nn.Linear(8, 8).cuda().eval()(torch.ones(2, 8, device='cuda'))\n")
+    assert "no training steps, then the program ended" in said.stderr
+    shown = subprocess.run([find_program(), "steps", "--trace", str(dry.trace)], capture_output=True, text=True, check=True).stdout
+    assert "no training steps" in shown and "Times of a dry run" not in shown
+
+
 def test_calls_without_gradients_begin_no_step(dry):
     dry.run(NET + """
 criterion = torch.nn.MSELoss().cuda()

@@ -124,7 +124,9 @@ static char *note_of(const struct row *row)
                     row->oom->oom_phase);
     else if (!mt_run_is(&row->run, MT_RUN_DONE))
         mt_text_add(&note, "%s", row->run.state);
-    if (row->is_estimated)
+    if (row->run.steps == 0)
+        mt_text_add(&note, note.length > 0 ? "; no training steps" : "no training steps");
+    else if (row->is_estimated)
         mt_text_add(&note, note.length > 0 ? "; estimate" : "estimate");
     return note.data != NULL ? note.data : mt_host_strdup("");
 }
@@ -170,7 +172,7 @@ static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_
     mt_status status = mt_trace_steps(trace, run, &row.steps);
     bool is_dry = false;
     MT_THEN(status, find_dry(trace, run, &is_dry));
-    answer->has_dry |= is_dry;
+    answer->has_dry |= is_dry && run->steps > 0;
     answer->has_estimates |= row.is_estimated && !is_dry;
     for (int part = 0; part < MT_TIMED_STEP && status == MT_OK && answer->is_full; part++)
         if (row.steps.part[part].count > 0)
