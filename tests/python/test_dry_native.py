@@ -1,5 +1,6 @@
 """Libraries that reach the card without PyTorch: they ask NVIDIA's driver, call kernels through ctypes, or end the process. Skipped
 where there is a card."""
+import pathlib
 import shutil
 import subprocess
 
@@ -91,6 +92,32 @@ def test_kernels_that_a_program_compiles_and_loads_itself_run_and_may_write_any_
         x.sum().item()
         """)
     assert "values that were not computed: a number (program.py:9) =" in said.stderr and "program.py:7" not in said.stderr
+
+
+def test_nvidia_smi_describes_the_simulated_cards(dry):  # noqa: F811
+    said = dry.run("""
+        import ctypes, os, subprocess, torch
+        def ask(*words):
+            return subprocess.run(["nvidia-smi", *words], capture_output=True, text=True).stdout.splitlines()
+        before = int(os.popen("nvidia-smi --query-gpu=memory.free --format=csv,nounits,noheader").read().splitlines()[0])
+        x = torch.ones(64 << 20, dtype=torch.uint8, device="cuda")
+        free, total = torch.cuda.mem_get_info()
+        assert before > free >> 20
+        assert ask("--query-gpu=index,memory.used,memory.total", "--format=csv") == [
+            "index, memory.used [MiB], memory.total [MiB]", f"0, {total - free >> 20} MiB, {total >> 20} MiB",
+            f"1, {total - torch.cuda.mem_get_info(1)[0] >> 20} MiB, {total >> 20} MiB"]
+        assert ask("-i", "1", "--query-gpu=gpu_name,compute_cap,fan.speed", "--format=csv,noheader") == ["NVIDIA H100 80GB HBM3, 9.0, [N/A]"]
+        nvml, handle, text = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), ctypes.create_string_buffer(96)
+        nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(handle))
+        nvml.nvmlDeviceGetUUID(handle, text, 96)
+        assert ask("-L")[1] == f"GPU 1: NVIDIA H100 80GB HBM3 (UUID: {text.value.decode()})"
+        nvml.nvmlSystemGetDriverVersion(text, 96)
+        assert ask("--query-gpu=driver_version", "--format=csv,noheader")[0] == text.value.decode()
+        assert f"{total - free >> 20:7}MiB / {total >> 20:7}MiB" in "".join(ask())
+        assert os.waitstatus_to_exitcode(os.system("nvidia-smi -i 7 > absent")) == 6
+        print(os.environ["PATH"].split(os.pathsep)[0])
+        """, "--cards", "2")
+    assert "memtrace-nvidia-smi-" in said.stdout and not pathlib.Path(said.stdout.strip()).exists()
 
 
 def test_nvidia_ml_py_shows_the_memory_that_the_program_holds(dry):  # noqa: F811

@@ -26,7 +26,7 @@ from ..recording.handover import RANKS, store_arguments, tell, trace_of_rank
 from ..recording.holders import measured_by_fork
 from ..recording.observer import Observer
 from ..recording.watching import Watcher, is_tracing
-from . import compilers, driver, files, pretrained, ranks, replaced, simulated, threads, trainers, triton_kernels, triton_tuning
+from . import compilers, driver, files, nvidia_smi, pretrained, ranks, replaced, simulated, threads, trainers, triton_kernels, triton_tuning
 from .coverage import Call, Coverage, allocations_behind
 from .leaving import loops_of_program, unfinished_sweeps
 from .loops import Endings, Loops, follow_loaders
@@ -431,6 +431,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
             tell(obstacle)
     follow_forks(watcher.cards, watcher, configure)
     pretrained.begin()
+    nvidia_smi.begin(watcher.cards)
 
 
 def begin(trace: Optional[str] = None) -> DryWatcher:
