@@ -478,6 +478,22 @@ with torch.no_grad():
     assert (logits["detector"], logits["shape"], logits["bytes"]) == ("logits", "4096,50000", 4096 * 50_000 * 2)
 
 
+def test_activations_of_a_module_whose_name_begins_as_the_embedding_s_are_no_logits(tmp_path):
+    program = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.e, self.expand = nn.Embedding(64, 256), nn.Linear(256, 50000)
+    def forward(self, tokens):
+        return self.expand(self.e(tokens)).relu().mean()
+net = Net().cuda()
+net(torch.zeros(4096, dtype=torch.long, device="cuda")).backward()
+"""
+    assert "logits" not in {one["detector"] for one in advise(tmp_path, program)["observations"]}
+
+
 def test_an_exceptions_frame_one_hot_labels_and_gradients_set_by_hand_are_found(tmp_path):
     """The exception is the program's own, and the fp32 copies that the optimizer updates belong to no module."""
     program = """

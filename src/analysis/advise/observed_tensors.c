@@ -227,6 +227,14 @@ static const struct mt_label_row *label_of_cross_entropy(const struct mt_moment_
     return found;
 }
 
+/* True if a span is an attribute of the module at another span, and not of a module inside it. */
+static bool is_attribute(const char *span, const char *module)
+{
+    const size_t length = strlen(module);
+    return length > 0 && strncmp(span, module, length) == 0 && span[length] == '.' &&
+           strchr(span + length + 1, '.') == NULL;
+}
+
 /* True for the parameter of a module whose forward looks up rows in it. */
 static bool is_table(const struct mt_moment_blocks *peak, const struct mt_label_row *label)
 {
@@ -234,9 +242,7 @@ static bool is_table(const struct mt_moment_blocks *peak, const struct mt_label_
         return false;
     for (size_t i = 0; i < peak->label_count; i++) {
         const struct mt_label_row *other = &peak->labels[i];
-        const size_t length = strlen(other->span);
-        if (strcmp(other->category, mt_category_name(MT_CATEGORY_EMBED)) == 0 && length > 0 &&
-            strncmp(label->span, other->span, length) == 0)
+        if (strcmp(other->category, mt_category_name(MT_CATEGORY_EMBED)) == 0 && is_attribute(label->span, other->span))
             return true;
     }
     return false;
