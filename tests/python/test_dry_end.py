@@ -526,6 +526,21 @@ print("whole")
     assert said.stdout == "whole\n"
 
 
+def test_a_handler_of_failures_around_a_loop_is_not_for_the_end_of_its_batches(dry):
+    said = dry.run(NET + """
+try:
+    batches = iter(data(20, 64))
+    for step in range(20):
+        train(next(batches)[0])
+    print("trained", step)
+except Exception as error:
+    print("failed", repr(error))
+    raise
+torch.ones(1, device="cuda")
+""")
+    assert said.stdout.startswith("trained")
+
+
 def test_next_in_a_try_ends_as_a_for_does(dry):
     dry.run(NET + """
 def batches(loader):

@@ -324,14 +324,26 @@ def expects_an_end(caller: Any) -> bool:
     if dis.opname[code.co_code[caller.f_lasti]] in ITERATIONS or code.co_name == "__next__":
         return True
     module = parsed(code.co_filename)
-    return module is not None and any(
-        isinstance(node, ast.Try) and node.lineno <= caller.f_lineno < node.handlers[0].lineno
-        for node in ast.walk(module) if isinstance(node, ast.Try) and any(map(catches_the_end, node.handlers)))
+    return module is not None and any(catches_the_end(node, caller.f_lineno)
+                                      for node in ast.walk(module) if isinstance(node, ast.Try) and node.handlers)
 
 
-def catches_the_end(handler: ast.ExceptHandler) -> bool:
-    kinds = [] if handler.type is None else getattr(handler.type, "elts", [handler.type])
-    return not kinds or any(isinstance(kind, ast.Name) and kind.id in ("StopIteration", "Exception") for kind in kinds)
+def catches_the_end(statement: ast.Try, line: int) -> bool:
+    """True if a `try` is for the end of an iterator that is asked on this line. A handler of all exceptions around a loop is for
+    failures."""
+    if not statement.lineno <= line < statement.handlers[0].lineno:
+        return False
+    is_direct = not any(isinstance(node, (ast.For, ast.While)) and node.lineno <= line <= (node.end_lineno or line)
+                        for node in ast.walk(statement))
+    kinds = {kind for handler in statement.handlers for kind in kinds_of(handler)}
+    return "StopIteration" in kinds or (is_direct and bool(kinds & {"", "Exception"}))
+
+
+def kinds_of(handler: ast.ExceptHandler) -> list[str]:
+    """Returns the names of the exceptions that a handler catches; "" for all."""
+    if handler.type is None:
+        return [""]
+    return [kind.id for kind in getattr(handler.type, "elts", [handler.type]) if isinstance(kind, ast.Name)]
 
 
 BEGIN_PASS, NEXT_BATCH = "torch.utils.data.DataLoader.__iter__", "torch.utils.data.dataloader._BaseDataLoaderIter.__next__"
