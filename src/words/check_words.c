@@ -114,25 +114,43 @@ static void add_loop(const struct mt_leaks *leaks, uint64_t bytes, struct mt_tex
                 MT_SIZE(bytes), count);
 }
 
+/* Adds "Loss of sum at model.loss and 2 more kinds". */
+static void add_kinds(const struct mt_leaks *leaks, struct mt_text *out)
+{
+    const struct mt_leak_row *first = &leaks->rows[0];
+    mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");
+    if (leaks->row_count > 1)
+        mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
+}
+
 /* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to the end of step 4: Loss of sum at model.loss and 2 more
  * kinds". */
 static void add_leaks(const struct mt_leaks *leaks, const struct mt_observations *observations, uint64_t bytes,
                       struct mt_text *out)
 {
-    const struct mt_leak_row *first = &leaks->rows[0];
     if (leaks->loop[0] != '\0')
         add_loop(leaks, bytes, out);
     else
         mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to the end of step %" PRId64 ": ",
                     MT_SIZE(bytes / (uint64_t)(leaks->last_step - leaks->first_step)), MT_SIZE(bytes),
                     leaks->first_step, leaks->last_step);
-    mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");
-    if (leaks->row_count > 1)
-        mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
+    add_kinds(leaks, out);
     if (observations->count > 0 && observations->items[0].holder != NULL) {
         mt_text_add(out, "; ");
         mt_holder_add(observations->items[0].holder, out);
     }
+}
+
+/* Adds that steps leave nothing, or only numbers: "4 B a step, too little to matter: Loss of sum at no span". */
+static void add_no_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_text *out)
+{
+    if (bytes == 0) {
+        mt_text_add(out, "each step ends with as much memory as the step before");
+        return;
+    }
+    mt_text_add(out, "%s %s, too little to matter: ", MT_SIZE(bytes / (uint64_t)(leaks->last_step - leaks->first_step)),
+                leaks->loop[0] != '\0' ? "an iteration" : "a step");
+    add_kinds(leaks, out);
 }
 
 static void add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
@@ -141,8 +159,8 @@ static void add_finding(const struct mt_check *check, const struct mt_criterion 
         mt_text_add(out, "it %s%s", mt_run_state_words(check->question->run->state),
                     mt_run_is(check->question->run, MT_RUN_RUNNING) ? ": check it once it has ended" : "");
     else if (criterion->kind == MT_CRITERION_LEAKS && criterion->passed)
-        mt_text_add(out, "each step ends with as much memory as the step before");
-    else if (criterion->kind == MT_CRITERION_LEAKS && check->leaks.row_count == 0)
+        add_no_leaks(&check->leaks, criterion->value_bytes, out);
+    else if (criterion->kind == MT_CRITERION_LEAKS && check->leaks_are_numbers)
         mt_observed_add(mt_check_growth(check), out);
     else if (criterion->kind == MT_CRITERION_LEAKS)
         add_leaks(&check->leaks, &check->observations, criterion->value_bytes, out);

@@ -698,12 +698,28 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.parametrize(("program", "passes"), [(EPOCHS, False), (DECODER, True)])
-def test_a_list_of_an_epoch_fails_the_gate_for_leaks_and_a_cache_of_one_sequence_does_not(tmp_path, program, passes):
+NUMBERS = """
+import torch
+from torch import nn
+net = nn.Linear(64, 1024).cuda()
+optimizer = torch.optim.SGD(net.parameters())
+history = []
+for _ in range(10):
+    loss = net(torch.randn(1024, 64, device="cuda")).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    history.append(loss.detach())
+"""
+
+
+@pytest.mark.parametrize(("program", "passes"), [(EPOCHS, False), (DECODER, True), (NUMBERS, True)])
+def test_the_gate_for_leaks_stops_a_list_of_an_epoch_but_neither_a_cache_of_one_sequence_nor_losses(tmp_path, program, passes):
     advise(tmp_path, program)
     result = subprocess.run([find_program(), "check", "--no-leaks"], cwd=tmp_path, capture_output=True, text=True)
     assert (result.returncode == 0) is passes, result.stdout
     assert passes or "outputs in run_epoch" in result.stdout
+    assert (" B a step, too little to matter: " in result.stdout) is (program is NUMBERS)
 
 
 HISTORY = """

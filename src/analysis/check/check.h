@@ -62,7 +62,7 @@ typedef enum mt_criterion_kind {
     MT_CRITERION_ROLE,     /* bytes of a role live at the allocated peak */
     MT_CRITERION_MODULE,   /* live bytes of a module at the allocated peak */
     MT_CRITERION_PHASE,    /* the peak of allocated bytes in a phase */
-    MT_CRITERION_LEAKS     /* bytes that steps leave behind: value_bytes in total, bound_bytes 0 */
+    MT_CRITERION_LEAKS     /* bytes that steps leave: value_bytes in total, bound_bytes 0, or as much for numbers */
 } mt_criterion_kind;
 
 /* Invariant: passed = value_bytes <= bound_bytes, except for MT_CRITERION_ENDED. */
@@ -96,6 +96,7 @@ struct mt_check {
     size_t growth_count;
     struct mt_leaks leaks;               /* if the budget does not bound leaks */
     struct mt_observations observations; /* the same */
+    bool leaks_are_numbers;              /* steps leave a few bytes each, or nothing */
     bool leaks_unknown;                  /* the check failed since leaks could not be read */
 };
 
