@@ -214,7 +214,60 @@ with torch.no_grad():
 """)
     kept = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"]}
     assert set(kept) == {"errors", "what outputs() yields"}
-    assert (kept["errors"]["holder"]["kind"], kept["errors"]["holder"]["line"]) == ("exception", 5)
+    assert (kept["errors"]["holder"]["kind"], kept["errors"]["holder"]["line"]) == ("exception", 18)
+
+
+def test_results_of_tasks_and_lists_that_keep_more_than_other_variables_are_named(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import asyncio
+import torch
+from torch import nn
+net = nn.Linear(1024, 1024).cuda().eval()
+tasks = set()
+async def handle():
+    return net(torch.ones(1024, 1024, device="cuda"))
+async def serve():
+    for _ in range(16):
+        tasks.add(asyncio.create_task(handle()))
+        await asyncio.sleep(0)
+class Beam:
+    def __init__(self, state):
+        self.state = state
+def search():
+    live, finished = [None] * 2, []
+    for number in range(16):
+        states = [net(torch.ones(1024, 1024, device="cuda"))]
+        live[number % 2] = Beam(states)
+        finished.append(live[number % 2])
+with torch.no_grad():
+    asyncio.run(serve())
+    tasks.clear()
+    search()
+""")
+    kept = {(one["holder"]["name"], one["holder"]["line"]) for one in answer(dry, "advise")["observations"]}
+    assert kept == {("tasks[…].result()", 11), ("finished[…].state", 15)}
+
+
+def test_a_search_for_holders_finds_no_objects_of_the_searches_of_other_threads(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import threading
+import torch
+from torch import nn
+outputs = []
+barrier = threading.Barrier(4)
+def work():
+    net = nn.Linear(1024, 1024).cuda().eval()
+    with torch.no_grad():
+        for _ in range(12):
+            outputs.append(net(torch.ones(1024, 1024, device="cuda")))
+            barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+""")
+    assert {one["name"] for one in answer(dry, "advise")["holders"]} == {"outputs"}
 
 
 def test_growth_from_call_to_call_is_found_though_memory_falls_in_each(tmp_path):
@@ -369,7 +422,7 @@ with torch.no_grad():
 """)
     rows = {row["name"]: row for row in answer(dry, "advise")["holders"]}
     assert {name: row["line"] for name, row in rows.items()} == {
-        "Memory.steps": 14, "results.queue": 11, "records[…].value": 11, "found": 24}
+        "Memory.steps": 14, "results.queue": 17, "records[…].value": 20, "found": 24}
     assert all(row["held_bytes"] >= 3 * (4 << 20) for row in rows.values())
 
 

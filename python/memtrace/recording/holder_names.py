@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import collections
 import contextlib
 import dataclasses
@@ -23,7 +24,7 @@ from .holder_paths import (CONTAINERS, INNER, SUSPENDED, FunctionCache, Path, Pa
                            module_of)
 from .weak_tensors import WeakTensor
 
-UNCHANGEABLE = (tuple, frozenset, functools.partial)  # items can't be removed from these, but these can be removed
+UNCHANGEABLE = (tuple, frozenset, functools.partial, asyncio.Future)  # items can't be removed from these, but these can be removed
 SUBMODULES = ("_modules", "_parameters", "_buffers")  # dicts of a module, whose keys are its attributes
 NOT_LINKED = (*CONTAINERS, torch.Tensor, *INNER)
 Node = tuple[int, str]  # of autograd: its number and its name
@@ -88,7 +89,7 @@ def line_of(file: str, lines: Iterable[int], name: str) -> int:
     to None; 0: there is none. ".name": an attribute."""
     word = (r"\w" if name.startswith(".") else r"(?<![\w.])") + re.escape(name) + r"\s*"
     several = rf"^\s*([\w.*]+\s*,\s*)*{word}(,[\w\s,.*]*)?=(?!=)"  # a, b = …
-    added = rf"{word}(\.(append|add|extend|update|insert)\b|\+=|\[[^\]]*\]\s*=)"
+    added = rf"{word}((\[[^\]]*\]\s*)*\.(append|add|extend|update|insert|put)\b|\+=|\[[^\]]*\]\s*=)"
     for pattern in (added, rf"{several}.*{word}\b", rf"{word}=(?!=)(?!\s*None\b)", rf"{word}(=(?!=)|:)", several):
         for line in lines:
             if re.search(pattern, linecache.getline(file, line).partition("#")[0]):
@@ -102,23 +103,43 @@ def lines_of(code: types.CodeType) -> range:
     return range(code.co_firstlineno, last + 1)
 
 
+class Scopes(NamedTuple):
+    """The parts of a file."""
+
+    outside: tuple[int, ...]  # the lines outside functions and classes
+    functions: tuple[tuple[range, frozenset[str]], ...]  # the lines of each function, and the names of its own variables
+
+
 @functools.lru_cache(maxsize=None)
-def lines_of_module(file: str) -> tuple[int, ...]:
-    """Returns the lines of a file outside functions and classes."""
+def scopes_of(file: str) -> Scopes:
     text = linecache.getlines(file)
     inside: set[int] = set()
+    functions = []
     with contextlib.suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse("".join(text))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                inside.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return tuple(line for line in range(1, len(text) + 1) if line not in inside)
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            inside.update(lines)
+            if not isinstance(node, ast.ClassDef):
+                functions.append((lines, own_names(node)))
+    return Scopes(tuple(line for line in range(1, len(text) + 1) if line not in inside), tuple(functions))
+
+
+def own_names(function: ast.AST) -> frozenset[str]:
+    """Returns the names that a function binds, without those that it declares as global."""
+    nodes = list(ast.walk(function))
+    shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return frozenset((bound | {node.arg for node in nodes if isinstance(node, ast.arg)}) - shared)
 
 
 def variable_of_module(module: types.ModuleType, name: str) -> Holder:
+    """Returns a variable of a module, which functions of the module may add to."""
     file = getattr(module, "__file__", None) or ""
-    every = range(1, len(linecache.getlines(file)) + 1)
-    line = line_of(file, lines_of_module(file), name) or line_of(file, every, name)  # a function may set it as a global
-    return Holder("variable", name, module.__name__, file, line)
+    scopes = scopes_of(file)
+    inside = [line for lines, names in scopes.functions if name not in names for line in lines]
+    return Holder("variable", name, module.__name__, file, line_of(file, (*scopes.outside, *inside), name))
 
 
 def name_in(space: Any, value: Any) -> str:

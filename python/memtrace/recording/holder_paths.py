@@ -3,10 +3,12 @@
     Paths(objects, frames).to(object)    the path to one of the objects
 
 The search climbs from the objects to their referrers, level by level, and then descends from the roots, the preferred ones first.
-A variable that keeps all of a loop's tensors is preferred to one that refers to the last of them.
+Of local variables, the one that leads to most of the objects is preferred: a list keeps all of a loop's tensors, another variable may
+refer to the last of them.
 """
 from __future__ import annotations
 
+import asyncio
 import enum
 import functools
 import gc
@@ -65,8 +67,10 @@ def module_of(space: dict[str, Any]) -> Optional[types.ModuleType]:
 
 
 def fields_of(one: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes that an object has in its dict and in slots."""
+    """Yields the attributes that an object has in its dict and in slots, and the result of a future of asyncio's, which is in neither."""
     yield from (getattr(one, "__dict__", None) or {}).items()
+    if issubclass(type(one), asyncio.Future):
+        yield "result()", one._result
     for kind in type(one).__mro__:
         names = vars(kind).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
@@ -124,11 +128,15 @@ def handled_errors() -> set[int]:
 
 
 def referrers_of(objects: list[Any]) -> list[Any]:
-    """Returns the objects that refer to some objects. gc.get_referrers compares each reference with each object."""
-    if len(objects) < MOST_COMPARED:
-        return gc.get_referrers(*objects) if objects else []
+    """Returns the objects that refer to some objects. gc.get_referrers compares each reference with each object, and does not see the
+    results of asyncio's tasks."""
     has_none_of = {id(one) for one in objects}.isdisjoint
-    return [one for one in gc.get_objects() if not has_none_of(map(id, gc.get_referents(one)))]
+    if len(objects) >= MOST_COMPARED:
+        return [one for one in gc.get_objects() if not has_none_of(map(id, gc.get_referents(one)))]
+    found = gc.get_referrers(*objects) if objects else []
+    known = {id(one) for one in found}
+    return found + [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task) and id(one) not in known
+                    and not has_none_of(map(id, gc.get_referents(one)))]
 
 
 class Paths:
@@ -192,16 +200,29 @@ class Paths:
             for referrer in referrers:
                 below.setdefault(id(referrer), []).append(objects[inner])
         number = count()
-        heap = [(root.rank, 0, next(number), root, one, None) for one in objects.values() for root in self._roots_of(one, handled)]
+        heap = [((root.rank, -self._reach(one, root, below)), 0, next(number), root, one, None)
+                for one in objects.values() for root in self._roots_of(one, handled)]
         heapq.heapify(heap)
         while heap:
-            rank, length, _, root, one, before = heapq.heappop(heap)
+            order, length, _, root, one, before = heapq.heappop(heap)
             if id(one) in self.before:
                 continue
             self.before[id(one)], self.roots[id(one)] = before, root
             for inner in below.get(id(one), ()):
                 if id(inner) not in self.before and leads_to(one, inner):
-                    heapq.heappush(heap, (rank, length + 1, next(number), root, inner, one))
+                    heapq.heappush(heap, (order, length + 1, next(number), root, inner, one))
+
+    def _reach(self, first: Any, root: Root, below: dict[int, list[Any]]) -> int:
+        """Returns to how many of the objects a local variable leads; 0 for other roots."""
+        if not root.is_variable:
+            return 0
+        seen, waiting = {id(first)}, [first]
+        while waiting:
+            one = waiting.pop()
+            found = [inner for inner in below.get(id(one), ()) if id(inner) not in seen and leads_to(one, inner)]
+            seen |= {id(inner) for inner in found}
+            waiting += found
+        return len(seen & self.asked)
 
     def _roots_of(self, one: Any, handled: set[int]) -> Iterator[Root]:
         """Yields the roots that an object is or that refer to it."""

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
@@ -59,24 +60,23 @@ class Observer:
         self.loaded: set[tuple[str, str, str]] = set()  # keys of holders of state dicts copied into modules
         self.trains_a_model = False  # the holders of a loop that trains were searched
         self.searches = MOST_SEARCHES if measure is not None or settings().holders else 0
+        self.alone = threading.RLock()  # held by a search, which must not find the objects of another thread's search
 
     def begin_forward(self, module: torch.nn.Module) -> Loop:
         """Notes the call of an outermost module."""
         self.phases.begin_forward(module)
         self._search_traceback()
         loop = self.iterations.begin(module, self.phases.now)
-        if self.searches > 0 and loop.bottoms is not None:
+        if loop.bottoms is not None:
             self._search(loop.bottoms)
-        if self.searches > 0:
-            self._search(loop)
-            self.trains_a_model |= loop.census is not None and self.phases.now == "train"
+        self._search(loop)
+        self.trains_a_model |= loop.census is not None and self.phases.now == "train"
         return loop
 
     def visit(self, loop: Loop) -> None:
         """Notes an iteration of a loop around the loops that call models, such as an epoch."""
         loop.visit(self.library.memtrace_torch_live())
-        if self.searches > 0:
-            self._search(loop)
+        self._search(loop)
 
     def begin_step(self) -> None:
         """Notes that a training step begins. Finds the holders in programs that make a model in each step, or call none."""
@@ -84,8 +84,9 @@ class Observer:
             self.steps = Loop(caller())
         self.steps.visit(self.library.memtrace_torch_live())
         if self.searches > 0:
-            self._search_kept(self.steps.count)
-        if self.searches > 0 and not self.trains_a_model:
+            with self.alone:
+                self._search_kept(self.steps.count)
+        if not self.trains_a_model:
             self._search(self.steps, LATER)
 
     def before_backward(self, roots: list[Any]) -> Iterator[tuple[str, Needless]]:
@@ -99,16 +100,19 @@ class Observer:
         """Yields the modules with gradients that no optimizer uses, in the second step, and gradients that were computed for the step
         of another optimizer and cleared."""
         if self.searches > 0:
-            frames = frames_from(sys._getframe(1))
-            live = live_now() if self.gradients.compares(optimizer) else None
-            self.updates[optimizer] = self.updates.get(optimizer, 0) + 1
-            keeps_outputs = self.updates[optimizer] == KEPT_FROM and len(self.updates) <= MOST_OPTIMIZERS
-            outputs = graphs_to_name(live) if live is not None and keeps_outputs else []
-            yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames, live))
-            yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames, live))
-            live = None  # so that only the program refers to tensors when their holders are measured
-            if keeps_outputs:
-                self._search_outputs(frames, outputs)
+            with self.alone:
+                yield from self._needless(optimizer, frames_from(sys._getframe(1)))
+
+    def _needless(self, optimizer: Any, frames: list[Any]) -> Iterator[tuple[str, Needless]]:
+        live = live_now() if self.gradients.compares(optimizer) else None
+        self.updates[optimizer] = self.updates.get(optimizer, 0) + 1
+        keeps_outputs = self.updates[optimizer] == KEPT_FROM and len(self.updates) <= MOST_OPTIMIZERS
+        outputs = graphs_to_name(live) if live is not None and keeps_outputs else []
+        yield from (("not_updated", one) for one in self.gradients.before_step(optimizer, frames, live))
+        yield from (("not_detached", one) for one in self.detaching.before_step(optimizer, frames, live))
+        live = None  # so that only the program refers to tensors when their holders are measured
+        if keeps_outputs:
+            self._search_outputs(frames, outputs)
 
     def _search_outputs(self, frames: list[Any], tensors: list[torch.Tensor]) -> None:
         """Stores the holders of tensors with graphs that variables kept through backward, such as logits. Clears the list."""
@@ -166,10 +170,17 @@ class Observer:
         if self.searches > 0 and error is not None and id(error) not in self.handled and len(self.handled) < MOST_TRACEBACKS:
             self.searches -= 1
             self.handled.add(id(error))
-            found = holders.census(frames_from(caller())).values()
-            self._store_large(one for one in found if one.kind == "traceback")
+            with self.alone:
+                found = holders.census(frames_from(caller())).values()
+                self._store_large(one for one in found if one.kind == "traceback")
 
     def _search(self, loop: Loop, later: int = 0) -> None:
+        """Finds the holders of a loop whose live bytes rise, at two of its iterations."""
+        if (self.searches > 0 or loop.census is not None) and loop.rises in (FIRST + later, SECOND + later):
+            with self.alone:
+                self._compare(loop, later)
+
+    def _compare(self, loop: Loop, later: int) -> None:
         if loop.census is None and loop.rises == FIRST + later:
             self.searches -= 1
             loop.census = holders.sizes_of(holders.census_with_owners(frames_from(caller())))
@@ -289,10 +300,11 @@ class Observer:
         if not tensors:
             return
         self.searches -= 1
-        found = holders.census(frames_from(sys._getframe(1)), tensors)
-        self.loaded |= found.keys()
-        tensors.clear()  # so that only the program refers to them
-        self._store(list(found.values()))
+        with self.alone:
+            found = holders.census(frames_from(sys._getframe(1)), tensors)
+            self.loaded |= found.keys()
+            tensors.clear()  # so that only the program refers to them
+            self._store(list(found.values()))
 
 
 def graphs_to_name(live: Live) -> list[torch.Tensor]:
