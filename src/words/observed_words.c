@@ -29,7 +29,8 @@ const struct mt_row_type mt_program_phase_type = MT_ROW_TYPE(ROW, phase_fields);
 #define ROW struct mt_holder_row
 static const struct mt_field holder_fields[] = {
     MT_TEXT(ROW, kind, "kind", "kind",
-            "variable, attribute, closure, traceback, exception, cycle, gradient cycle, graph, chain, view or copy"),
+            "variable, attribute, closure, traceback, exception, cycle, gradient cycle, graph, chain, gradient chain, "
+            "view or copy"),
     MT_TEXT(ROW, name, "name", "holder", "of the variable or attribute"),
     MT_NAME(ROW, owner, "owner", "of", "the function, module or class that has it; null: not known"),
     MT_NAME(ROW, file, "file", NULL, "of the line that adds to it or sets it; null: not known"),
@@ -125,6 +126,8 @@ static const char *words_of_kind(const char *name)
         [MT_HOLDER_GRADIENT_CYCLE] = " until they are set to None: they and their parameters refer to each other",
         [MT_HOLDER_GRAPH] = ", most of it by the autograd graphs of its tensors",
         [MT_HOLDER_CHAIN] = ", since its graph goes back to the first iteration",
+        [MT_HOLDER_GRADIENT_CHAIN] =
+            ", since its graph goes back to the first iteration, through gradients of create_graph=True",
         [MT_HOLDER_VIEW] = ", since its tensors are views of larger allocations",
     };
     mt_holder_kind kind;
@@ -369,6 +372,10 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_DETACH] = "keep loss.item() or tensor.detach(), so that the graph is freed",
         [MT_OBSERVED_CHANGE_DETACH_STATE] = "detach the state before the next iteration, as in state = state.detach(); "
                                             "for a sum of losses, add loss.item()",
+        [MT_OBSERVED_CHANGE_FIRST_ORDER] =
+            "leave out create_graph=True, or detach the result, where no gradient of these gradients is needed; "
+            "otherwise "
+            "call backward() for each task instead of once on the sum of their losses, or do fewer steps in each",
         [MT_OBSERVED_CHANGE_BACKWARD_EACH] = "call backward() on the loss of each iteration, divided by their number, "
                                              "instead of once on the sum: gradients add up",
         [MT_OBSERVED_CHANGE_MOVE_TO_HOST] = "move what the loop collects to the host, with .cpu(), reduce it in "

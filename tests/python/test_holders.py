@@ -1,5 +1,6 @@
 """Who holds memory that grows, loops without steps, and phases of the program, in dry runs of programs that keep too much."""
 import json
+import os
 import subprocess
 import sys
 from collections import deque
@@ -268,6 +269,90 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """)
     assert {one["name"] for one in answer(dry, "advise")["holders"]} == {"outputs"}
+
+
+def test_what_a_loop_without_backward_keeps_is_named_also_in_training_mode(tmp_path):
+    """Also models that are made one after another."""
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+def predict(net):
+    return torch.stack([net(torch.ones(1024, 1024, device="cuda")) for _ in range(12)])
+report = {}
+def evaluate(net):
+    return net, net(torch.ones(1, 1024, device="cuda")).mean().item()
+print(predict(nn.Sequential(nn.Linear(1024, 1024), nn.Dropout()).cuda()).mean().item())
+with torch.no_grad():
+    for number in range(8):
+        report[number] = evaluate(nn.Linear(1024, 1024).cuda().eval())
+""")
+    found = {one["holder"]["name"]: one for one in answer(dry, "advise")["observations"]}
+    assert {name: (one["change"], one["holder"]["line"], one["iterations"]) for name, one in found.items()} == {
+        "list comprehension": ("no_grad", 5, 12), "report": ("move to host", 12, 8)}
+    assert found["list comprehension"]["program_phase"] == "inference"
+    said = subprocess.run([find_program(), "check", "--no-leaks", "--trace", str(dry.trace)], capture_output=True, text=True)
+    assert said.returncode == 1
+
+
+def test_what_each_step_frees_and_sums_after_backward_are_no_holders_of_growth(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+actor, critic = nn.Linear(1024, 1024).cuda(), nn.Sequential(nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1)).cuda()
+optimizer = torch.optim.SGD(actor.parameters())
+log_probs, values = [], []
+def act():
+    x = torch.randn(1024, 1024, device="cuda")
+    log_probs.append(actor(x).log_softmax(-1)[:, 0])
+    values.append(critic(x))
+for _ in range(20):
+    for _ in range(8):
+        act()
+    torch.cat(log_probs).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    log_probs.clear()
+""")
+    growth = answer(dry, "advise")["observations"][0]
+    assert (growth["change"], growth["holder"]["name"], growth["holder"]["line"]) == ("detach", "values", 10)
+
+
+def test_graphs_of_gradients_get_a_change_of_their_own(tmp_path):
+    dry = Dry(tmp_path)
+    dry.run("""
+import torch
+from torch import nn
+from torch.func import functional_call
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(784, 1024), nn.Linear(1024, 5)
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+net = Net().cuda()
+optimizer = torch.optim.Adam(net.parameters())
+def loss_of(weights, count):
+    x, y = torch.randn(count, 784).cuda(), torch.randint(5, (count,)).cuda()
+    return nn.functional.cross_entropy(functional_call(net, weights, (x,)), y)
+def adapt():
+    weights = dict(net.named_parameters())
+    for _ in range(10):
+        gradients = torch.autograd.grad(loss_of(weights, 25), list(weights.values()), create_graph=True)
+        weights = {name: one - 0.1 * gradient for (name, one), gradient in zip(weights.items(), gradients)}
+    return weights
+for _ in range(4):
+    loss = 0
+    for _ in range(4):
+        loss = loss + loss_of(adapt(), 75)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+    graph = answer(dry, "advise")["observations"][0]
+    assert (graph["detector"], graph["change"], graph["holder"]["kind"]) == ("one graph", "first order", "gradient chain")
+    assert (os.path.basename(graph["file"]), graph["line"]) == ("program.py", 15)
 
 
 def test_growth_from_call_to_call_is_found_though_memory_falls_in_each(tmp_path):

@@ -56,6 +56,7 @@ class Holder:
     owners: int = 0  # modules and optimizers that have the tensors
     is_copy: bool = False  # the tensors have the shapes of the trained weights
     is_chain: bool = False  # each value is computed from the previous one, so every iteration's graph is kept
+    is_of_gradients: bool = False  # the graph of the chain contains gradients, as of create_graph=True
     is_reached: bool = True  # from a variable or a class; otherwise only from an object, such as one in a reference cycle
     tensor_bytes: int = 0  # of the tensors, which may be views of a part of their blocks
 
@@ -78,7 +79,7 @@ class Holder:
         if self.is_copy:
             return "copy"
         if self.is_chain:
-            return "chain"
+            return "gradient chain" if self.is_of_gradients else "chain"
         if self.has_graph and held > self.size:
             return "graph"
         return "view" if 0 < self.tensor_bytes <= self.size // 2 else self.kind

@@ -35,6 +35,7 @@ from .spread import local_of
 from .weak_tensors import WeakTensor
 
 PATIENCE = 20.0  # seconds for a child that counts
+MOST_NODES = 4096  # of a graph that is searched for gradients
 MOST_CYCLE_BLOCKS = 16  # the largest, as many as fit in one write to a pipe
 
 
@@ -98,7 +99,8 @@ def census(frames: list[Any], tensors: Optional[list[torch.Tensor]] = None, befo
         if tensor.grad_fn is not None:
             holder.nodes.add(node_of(tensor.grad_fn))
             holder.tensors.append(WeakTensor(tensor))
-            holder.is_chain |= is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2])
+            if not holder.is_chain and is_computed_from(tensor.grad_fn, (before or {}).get(holder.key, NOTHING)[2]):
+                holder.is_chain, holder.is_of_gradients = True, contains_gradients(tensor.grad_fn)
         holder.references += names.references(tensor)
     return found
 
@@ -164,6 +166,19 @@ def is_computed_from(end: Any, before: frozenset[Node]) -> bool:
             if node > min(before) and node not in seen:
                 seen.add(node)
                 waiting.append(function)
+    return False
+
+
+def contains_gradients(end: Any) -> bool:
+    """True if a graph contains nodes that differentiate gradients, such as LogSoftmaxBackwardDataBackward0. Searches its last nodes."""
+    waiting, seen = deque([end]), {node_of(end)}
+    while waiting and len(seen) < MOST_NODES:
+        function = waiting.popleft()
+        if function.name().count("Backward") > 1:
+            return True
+        inner = [one for one, _ in function.next_functions if one is not None and node_of(one) not in seen]
+        seen |= {node_of(one) for one in inner}
+        waiting += inner
     return False
 
 

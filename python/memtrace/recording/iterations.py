@@ -13,8 +13,10 @@ from typing import Any, Optional
 import torch
 
 from .frames import is_of_library
+from .live_objects import objects_of
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+TORCH = os.path.dirname(torch.__file__) + os.sep
 RISES = 5  # from which later iterations are estimated
 RISES_AROUND = 8  # of a loop around, since the sizes of batches may also rise a few times at random
 MOST_EQUAL = 4  # iterations without a rise between two rises, as where only some requests fail
@@ -47,6 +49,7 @@ class Loop:
         self.counts: deque[int] = deque(maxlen=least_rises + 1)  # the numbers of these iterations
         self.before, self.is_falling = 0, False  # the bytes at the last iteration, and whether they had fallen to it
         self.census: Optional[dict[Any, Any]] = None  # the sizes of holders
+        self.models: Optional[Loop] = None  # of the first calls of the models that are made one after another and called here
         self.is_compared = False  # True: its holders were compared with the holders of a later iteration
 
     def visit(self, live: int) -> None:
@@ -98,9 +101,9 @@ class Loop:
 
 
 def caller() -> Any:
-    """Returns the frame that called the model."""
+    """Returns the frame that called the model, outside of PyTorch, such as of torch.func.functional_call()."""
     frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((PACKAGE, TORCH)):
         frame = frame.f_back
     return frame
 
@@ -113,6 +116,30 @@ def around(frame: Any) -> Any:
     return frame if one is None else one
 
 
+class Models:
+    """The models that one line calls, of which each is called for the first time after the one before it."""
+
+    def __init__(self, frame: Any) -> None:
+        self.loop = Loop(frame)
+        self.begun: list[int] = []  # live bytes at the first calls of the first two
+        self.others: Optional[weakref.WeakSet[torch.nn.Module]] = None  # that were there at the second's
+        self.are_made = True  # one after another, not all before the first call, as layers are
+
+    def visit(self, module: torch.nn.Module, live: int) -> None:
+        """Notes the first call of a model. Memory that rises from the second to the third and on is growth."""
+        if len(self.begun) < 2:
+            self.begun.append(live)
+            if len(self.begun) == 2:
+                self.others = weakref.WeakSet(objects_of(torch.nn.Module)[0])
+            return
+        if self.loop.count == 0:
+            self.are_made = self.others is not None and module not in self.others
+            self.others = None
+            for one in self.begun:
+                self.loop.visit(one)
+        self.loop.visit(live)
+
+
 class Iterations:
     """The loops of a program. `free` returns the free bytes of the card; `on_rise` gets a loop whose live bytes rise, after each
     iteration."""
@@ -120,7 +147,9 @@ class Iterations:
     def __init__(self, library: Any, free: Callable[[], int]) -> None:
         self.library, self.free = library, free
         self.loops: weakref.WeakKeyDictionary[torch.nn.Module, dict[Any, Loop]] = weakref.WeakKeyDictionary()
+        self.models: dict[Any, Models] = {}
         self.growths: dict[tuple[str, int], Growth] = {}  # by line
+        self.in_training: dict[tuple[str, int], Growth] = {}  # the same for loops that may train
 
     def begin(self, module: torch.nn.Module, phase: str) -> Loop:
         """Notes that an iteration begins, and returns its loop."""
@@ -130,14 +159,21 @@ class Iterations:
         loop = loops.get(key)
         if loop is None:
             loop = loops[key] = Loop(frame, Loop(around(frame), least_rises=RISES_AROUND))
+            if phase != "train":
+                loop.models = self._models_at(key, frame, module)
         loop.visit(self.library.memtrace_torch_live())
-        if phase != "train":  # the growth of training steps is found in the trace
-            self._note(loop, phase)
+        self._note(loop, phase)
         return loop
 
+    def _models_at(self, key: Any, frame: Any, module: torch.nn.Module) -> Optional[Loop]:
+        models = self.models.setdefault(key, Models(frame))
+        models.visit(module, self.library.memtrace_torch_live())
+        return models.loop if models.are_made else None
+
     def _note(self, loop: Loop, phase: str) -> None:
-        """Notes a loop that grows, or else the loop around it."""
-        growing = loop if loop.is_growing() else loop.bottoms
-        if growing is not None and growing.is_growing():
-            self.growths[growing.file, growing.line] = Growth(
+        """Notes a loop that grows, or else one around it. The growth of training steps is found in the trace."""
+        growing = next((one for one in (loop, loop.bottoms, loop.models) if one is not None and one.is_growing()), None)
+        if growing is not None:
+            growths = self.in_training if phase == "train" else self.growths
+            growths[growing.file, growing.line] = Growth(
                 growing.file, growing.line, growing.size, growing.run + self.free() // growing.size + 1, growing, phase)

@@ -1,6 +1,7 @@
 """Observes a watched program besides training: its phases, its other loops, and the holders of growing memory."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
@@ -17,12 +18,12 @@ from .._settings import settings
 from . import holders
 from .frames import frames_from, frames_of_error
 from .holder_names import Holder
-from .iterations import Iterations, Loop, caller
+from .iterations import Growth, Iterations, Loop, caller
 from .labels import tensors_of
 from .live_objects import Live, live_now
 from .not_detached import Detaching
 from .not_updated import MOST_OPTIMIZERS, Gradients, Needless
-from .program_phases import ProgramPhases
+from .program_phases import ProgramPhases, marks_of_optimizers
 from .weak_tensors import WeakTensor
 from .weight_copies import least_copy, weight_copies
 from .zeroed import Zeroing
@@ -67,11 +68,18 @@ class Observer:
         self.phases.begin_forward(module)
         self._search_traceback()
         loop = self.iterations.begin(module, self.phases.now)
-        if loop.bottoms is not None:
-            self._search(loop.bottoms)
-        self._search(loop)
+        for one in filter(None, (loop.bottoms, loop.models, loop)):
+            self._search(one)
         self.trains_a_model |= loop.census is not None and self.phases.now == "train"
         return loop
+
+    def growths(self) -> list[Growth]:
+        """Returns the loops whose memory grew. What may train is inference in a program that has neither run backward nor an
+        optimizer."""
+        found = list(self.iterations.growths.values())
+        if not self.phases.has_trained and not marks_of_optimizers():
+            found += [dataclasses.replace(one, phase="inference") for one in self.iterations.in_training.values()]
+        return found
 
     def visit(self, loop: Loop) -> None:
         """Notes an iteration of a loop around the loops that call models, such as an epoch."""
@@ -192,8 +200,13 @@ class Observer:
                 graphs = self._held_by_graphs(now.values(), loop) if any(one.has_graph for one in found) else 0
                 self._label_caches(found, loop)
                 self._store([one for one in found if not one.is_chain][:MOST_HOLDERS], loop, graphs)
-                for chain in [one for one in found if one.is_chain and graphs][:MOST_HOLDERS]:
+                for chain in self._keeping([one for one in found if one.is_chain and graphs][:MOST_HOLDERS], graphs):
                     self._store_one(chain, graphs, loop)
+
+    def _keeping(self, chains: list[Holder], graphs: int) -> list[Holder]:
+        """Returns the chains that alone keep half of what all graphs keep, or else all: a sum of losses after backward keeps nothing."""
+        held = [self.measure([one], self.library) if self.measure is not None else None for one in chains]
+        return [one for one, size in zip(chains, held) if size is not None and size >= graphs // 2] or chains
 
     def _label_caches(self, found: Iterable[Holder], loop: Loop) -> None:
         """Labels tensors that grow while their number does not, in a loop that generates or under such a name: they are key-value

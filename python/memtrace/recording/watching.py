@@ -161,7 +161,7 @@ class Watcher(Labels):
 
     def _store_growths(self, outcome: int) -> None:
         """Stores the loops whose memory grew. The number of iterations is known if the program did not fail in one."""
-        for growth in self.observer.iterations.growths.values():
+        for growth in self.observer.growths():
             done = growth.loop.longest_run
             self.caveat("growth", growth.phase, growth.file, growth.line, growth.full_at, None if outcome else done, growth.size,
                         done)

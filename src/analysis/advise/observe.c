@@ -52,16 +52,19 @@ static bool is_observed(const struct mt_observations *observations, const struct
 static mt_observed_change change_of_one_graph(const struct mt_holder_row *holder)
 {
     enum { SCALAR_BYTES = 8 };
+    if (mt_holder_is_kind(holder, MT_HOLDER_GRADIENT_CHAIN))
+        return MT_OBSERVED_CHANGE_FIRST_ORDER;
     return mt_program_phase_is(holder->phase, MT_PROGRAM_PHASE_TRAIN) && holder->first_bytes <= SCALAR_BYTES
                ? MT_OBSERVED_CHANGE_BACKWARD_EACH
                : mt_graphs_change(holder->phase, holder);
 }
 
-/* True if an observation is about graphs that a loop keeps. */
+/* True if an observation is about graphs that a loop keeps, or the one graph of its iterations. */
 static bool has_graphs_of_loop(const struct mt_observations *observations, const struct mt_holder_row *holder)
 {
     for (size_t i = 0; i < observations->count; i++)
-        if (observations->items[i].kind == MT_OBSERVED_KEPT_GRAPHS &&
+        if ((observations->items[i].kind == MT_OBSERVED_KEPT_GRAPHS ||
+             observations->items[i].kind == MT_OBSERVED_ONE_GRAPH) &&
             observations->items[i].line == holder->loop_line &&
             strcmp(observations->items[i].file, holder->loop_file) == 0)
             return true;
@@ -73,7 +76,7 @@ static void add_chains(struct mt_observations *out)
 {
     for (size_t i = 0; i < out->holder_count; i++) {
         const struct mt_holder_row *holder = &out->holders[i];
-        if (mt_holder_is_kind(holder, MT_HOLDER_CHAIN) && !is_observed(out, holder) && !has_graphs_of_loop(out, holder))
+        if (mt_holder_is_chain(holder) && !is_observed(out, holder) && !has_graphs_of_loop(out, holder))
             *MT_HOST_ADD(out->items, out->count) = (struct mt_observed){.kind = MT_OBSERVED_ONE_GRAPH,
                                                                         .change = change_of_one_graph(holder),
                                                                         .phase = holder->phase,
@@ -180,6 +183,15 @@ static bool has_growth(const struct mt_observations *observations, const char *p
     return false;
 }
 
+/* True if the copy of the weights with most memory has as many bytes: a new one is made while the old one is there. */
+static bool has_copy_of(const struct mt_observations *observations, uint64_t bytes)
+{
+    for (size_t i = 0; i < observations->count; i++)
+        if (observations->items[i].kind == MT_OBSERVED_WEIGHT_COPY && observations->items[i].bytes >= bytes)
+            return true;
+    return false;
+}
+
 /* True if transformers' Trainer called what allocated at an event. */
 static mt_status find_trainer(const struct mt_question *question, int64_t event, bool *out)
 {
@@ -200,7 +212,7 @@ static mt_status add_evaluation(const struct mt_question *question, mt_program_p
 {
     const struct mt_program_phase_row *train = find_phase(out, MT_PROGRAM_PHASE_TRAIN), *found = find_phase(out, phase);
     if (train == NULL || found == NULL || found->bytes < train->bytes + train->bytes / LEAST_EXCESS ||
-        has_growth(out, found->name))
+        has_growth(out, found->name) || has_copy_of(out, found->bytes - train->bytes))
         return MT_OK;
     struct mt_observed observed = {.kind = MT_OBSERVED_EVALUATION,
                                    .change = MT_OBSERVED_CHANGE_EVAL_BATCH,

@@ -26,6 +26,11 @@ bool mt_holder_is_kind(const struct mt_holder_row *holder, mt_holder_kind kind)
     return holder != NULL && strcmp(holder->kind, mt_holder_kind_name(kind)) == 0;
 }
 
+bool mt_holder_is_chain(const struct mt_holder_row *holder)
+{
+    return mt_holder_is_kind(holder, MT_HOLDER_CHAIN) || mt_holder_is_kind(holder, MT_HOLDER_GRADIENT_CHAIN);
+}
+
 bool mt_program_phase_is(const char *name, mt_program_phase phase)
 {
     return strcmp(name, mt_program_phase_name(phase)) == 0;

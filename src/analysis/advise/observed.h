@@ -52,6 +52,7 @@
     X(NO_GRAD, "no_grad")                            /* run the loop without gradients */                              \
     X(DETACH, "detach")                              /* keep values, not tensors with graphs */                        \
     X(DETACH_STATE, "detach the state")              /* that each iteration passes to the next */                      \
+    X(FIRST_ORDER, "first order")                    /* gradients without a graph, or backward for each task */        \
     X(BACKWARD_EACH, "backward in each iteration")   /* gradients of parts of a batch add up */                        \
     X(MOVE_TO_HOST, "move to host")                  /* move what the loop collects to the host, now and then */       \
     X(EVAL_STEPS, "eval_accumulation_steps")         /* the same by a setting of transformers' Trainer */              \
@@ -132,6 +133,9 @@ mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const ch
 
 /* True if a holder, which may be NULL, is of that kind. */
 bool mt_holder_is_kind(const struct mt_holder_row *holder, mt_holder_kind kind);
+
+/* True if each value of a holder is computed from the value before, with its graph. */
+bool mt_holder_is_chain(const struct mt_holder_row *holder);
 
 /* True if a phase of the program has that name. */
 bool mt_program_phase_is(const char *name, mt_program_phase phase);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_GRADIENTS = 1 << 20 };
+enum { LEAST_GRADIENTS = 1 << 20, LEAST_NOT_UPDATED = 1 << 16 }; /* convolutions keep much larger activations */
 
 /* True for names such as self.key_cache, past_key_values or self.k. */
 static bool is_named_as_cache(const char *name)
@@ -59,6 +59,8 @@ mt_observed_change mt_holder_change(const struct mt_holder_row *holder, const ch
 
 mt_observed_change mt_graphs_change(const char *phase, const struct mt_holder_row *holder)
 {
+    if (mt_holder_is_kind(holder, MT_HOLDER_GRADIENT_CHAIN))
+        return MT_OBSERVED_CHANGE_FIRST_ORDER;
     if (!mt_program_phase_is(phase, MT_PROGRAM_PHASE_TRAIN))
         return MT_OBSERVED_CHANGE_NO_GRAD;
     return mt_holder_is_kind(holder, MT_HOLDER_CHAIN) ? MT_OBSERVED_CHANGE_DETACH_STATE : MT_OBSERVED_CHANGE_DETACH;
@@ -77,7 +79,7 @@ static void add_growth(struct mt_observations *out, struct mt_observed found)
     } else if (mt_holder_is_kind(holder, MT_HOLDER_GRADIENT_CYCLE)) {
         found.kind = MT_OBSERVED_CYCLES;
         found.change = MT_OBSERVED_CHANGE_AUTOGRAD_GRAD;
-    } else if (mt_holder_is_kind(holder, MT_HOLDER_GRAPH) || mt_holder_is_kind(holder, MT_HOLDER_CHAIN)) {
+    } else if (mt_holder_is_kind(holder, MT_HOLDER_GRAPH) || mt_holder_is_chain(holder)) {
         found.kind = MT_OBSERVED_KEPT_GRAPHS;
         found.change = mt_graphs_change(found.phase, holder);
     } else {
@@ -109,6 +111,20 @@ static const struct mt_holder_row *holder_in(const struct mt_observations *obser
         if (strcmp(observations->holders[i].phase, phase) == 0)
             return &observations->holders[i];
     return NULL;
+}
+
+/* Returns a holder after `first` that keeps at least half as much, has the same phase and grows in a loop, and whose
+ * memory stays from step to step; `first` itself if it stays, or without such a one. A loop inside of a step may collect
+ * what the step frees. */
+static const struct mt_holder_row *lasting_holder(const struct mt_observations *observations,
+                                                  const struct mt_holder_row *first)
+{
+    const struct mt_holder_row *end = &observations->holders[observations->holder_count];
+    for (const struct mt_holder_row *holder = first; holder < end && holder->held_bytes >= first->held_bytes / 2;
+         holder++)
+        if (!holder->is_freed && holder->loop_file[0] != '\0' && strcmp(holder->phase, first->phase) == 0)
+            return holder;
+    return first;
 }
 
 /* Returns the holder with most of the memory that grows in loops; NULL: unknown. */
@@ -154,7 +170,9 @@ static const struct mt_holder_row *holder_of_loop(const struct mt_observations *
     if (found != NULL || !mt_program_phase_is(phase, MT_PROGRAM_PHASE_TRAIN))
         return found;
     found = holder_of_growth(observations, phase, true);
-    found = found != NULL ? found : holder_in_loops(observations);
+    if (found != NULL)
+        return lasting_holder(observations, found);
+    found = holder_in_loops(observations);
     return found != NULL ? found : holder_of_growth(observations, phase, false);
 }
 
@@ -168,7 +186,7 @@ static void add_measured(const struct mt_caveat *row, struct mt_observations *ou
         mt_observed_change change;
         int64_t least_bytes;
     } kinds[] = {{MT_CAVEAT_OTHER_CARD, MT_OBSERVED_OTHER_CARD, MT_OBSERVED_CHANGE_OWN_CARD, 1},
-                 {MT_CAVEAT_NOT_UPDATED, MT_OBSERVED_NOT_UPDATED, MT_OBSERVED_CHANGE_FREEZE, LEAST_GRADIENTS},
+                 {MT_CAVEAT_NOT_UPDATED, MT_OBSERVED_NOT_UPDATED, MT_OBSERVED_CHANGE_FREEZE, LEAST_NOT_UPDATED},
                  {MT_CAVEAT_NOT_DETACHED, MT_OBSERVED_NOT_DETACHED, MT_OBSERVED_CHANGE_DETACH_OUTPUT, LEAST_GRADIENTS},
                  {MT_CAVEAT_ZEROED, MT_OBSERVED_ZEROED, MT_OBSERVED_CHANGE_SET_TO_NONE, LEAST_GRADIENTS}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -301,7 +319,7 @@ static mt_status add_leaks(const struct mt_question *question, struct mt_observa
                                              .full_at = -1,
                                              .file = "",
                                              .taken_at = "",
-                                             .holder = holder_in(out, train)});
+                                             .holder = lasting_holder(out, holder_in(out, train))});
     mt_leaks_release(&leaks);
     return status == MT_USAGE ? MT_OK : status;
 }

@@ -131,11 +131,18 @@ static bool is_gradient_of_table(const struct mt_moment_blocks *peak, const stru
     return false;
 }
 
-/* True if a label's tensor has as many samples as an activation, so it is a batch. */
+/* True for what a forward pass computes. */
+static bool is_result(const struct mt_label_row *label)
+{
+    return is_activation(label) ||
+           (mt_label_is_role(label, MT_ROLE_TEMPORARY) && mt_label_is_in_phase(label, MT_PHASE_FORWARD));
+}
+
+/* True if a label's tensor has as many samples as a result of a forward pass, so it is a batch. */
 static bool is_batch(const struct mt_moment_blocks *peak, const struct mt_label_row *label)
 {
     for (size_t i = 0; i < peak->label_count; i++)
-        if (is_activation(&peak->labels[i]) && peak->labels[i].shape[0] != '\0' &&
+        if (is_result(&peak->labels[i]) && peak->labels[i].shape[0] != '\0' &&
             atoll(peak->labels[i].shape) == atoll(label->shape))
             return true;
     return false;

@@ -248,8 +248,8 @@ void memtrace_torch_arguments(const char *words, uint64_t bytes);
 void memtrace_torch_program_phase(const char *name);
 
 /* Stores a holder of the live block that begins at an address of a card (trace/store/holder.h): "variable",
- * "attribute", "closure", "traceback", "exception", "cycle", "gradient cycle", "graph", "chain", "view" or "copy".
- * `loop_file` and `loop_line` locate the loop in which the holder grows. Copies the strings; a NULL file and line 0 mean "unknown". */
+ * "attribute", "closure", "traceback", "exception", "cycle", "gradient cycle", "graph", "chain",
+ * "gradient chain", "view" or "copy". `loop_file` and `loop_line` locate the loop in which the holder grows. Copies the strings; a NULL file and line 0 mean "unknown". */
 void memtrace_torch_holder(int device, uint64_t address, const char *kind, const char *name, const char *owner,
                            const char *file, int line, uint64_t held_bytes, const char *loop_file, int loop_line);
 

@@ -18,6 +18,7 @@ struct mt_holder_row {
     const char *op, *phase; /* the op of the first, and the program phase of the last, "" if it is not known */
     const char *role;       /* of the first, the last that it had; "": not known */
     bool is_in_module;      /* a module's forward allocated the first */
+    bool is_freed;          /* the first is not live at the end of the last full step */
     const char *taken_at;   /* the line of the program that asked for it: "val.py:13"; "": not recorded */
 };
 

@@ -2,6 +2,7 @@
 #include "trace/query/holders.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "trace/query/blocks.h"
 #include "trace/query/lookup.h"
@@ -23,6 +24,27 @@ static mt_status find_lines(struct mt_trace *trace, const struct mt_run *run, st
         rows[i].taken_at = lines[i];
     free(events);
     free(lines);
+    return status;
+}
+
+static int compare_allocation(const void *event, const void *block)
+{
+    return MT_COMPARE(*(const int64_t *)event, ((const struct mt_block_row *)block)->alloc_event);
+}
+
+/* Sets whether the first allocation of each holder was freed before the end of the last full step. */
+static mt_status find_freed(struct mt_trace *trace, const struct mt_run *run, struct mt_holder_row *rows, size_t count)
+{
+    struct mt_block_row *blocks = NULL;
+    size_t block_count = 0;
+    int64_t first, last;
+    if (count == 0 || run->last_full_step < 0)
+        return MT_OK;
+    MT_TRY(mt_trace_step_events(trace, run, run->last_full_step, &first, &last));
+    mt_status status = mt_trace_live(trace, run, last, &blocks, &block_count);
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        rows[i].is_freed = bsearch(&rows[i].event, blocks, block_count, sizeof *blocks, compare_allocation) == NULL;
+    free(blocks);
     return status;
 }
 
@@ -66,6 +88,7 @@ mt_status mt_trace_holders(struct mt_trace *trace, const struct mt_run *run, str
             .is_in_module = mt_statement_integer(row, 13) > 0,
         };
     MT_THEN(status, find_lines(trace, run, rows, count));
+    MT_THEN(status, find_freed(trace, run, rows, count));
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 

@@ -18,8 +18,9 @@
     X(GRADIENT_CYCLE, "gradient cycle") /* parameters and gradients of backward(create_graph=True) */                  \
     X(GRAPH, "graph")                   /* an autograd graph, which the named tensor keeps alive */                    \
     X(CHAIN, "chain") /* a growing graph: each value of the variable is computed from the value before */              \
-    X(VIEW, "view")   /* a view of a part of the allocation */                                                         \
-    X(COPY, "copy")   /* a variable or attribute with a copy of the trained weights, such as an average */
+    X(GRADIENT_CHAIN, "gradient chain") /* the same, through gradients that are computed with create_graph=True */     \
+    X(VIEW, "view")                     /* a view of a part of the allocation */                                       \
+    X(COPY, "copy") /* a variable or attribute with a copy of the trained weights, such as an average */
 
 #define X(name, text) MT_HOLDER_##name,
 typedef enum mt_holder_kind { MT_HOLDER_KINDS(X) MT_HOLDER_KIND_COUNT } mt_holder_kind;
