@@ -310,7 +310,13 @@ static void add_broadcast(const struct mt_observed *observed, struct mt_text *ou
 
 static void add_repeated(const struct mt_observed *observed, struct mt_text *out)
 {
-    mt_text_add(out, "At the peak, %s are copies of a repeated tensor ", MT_SIZE(observed->bytes));
+    mt_text_add(out, "At the peak, %s are copies of a repeated or expanded tensor ", MT_SIZE(observed->bytes));
+    add_tensor_at(observed, out);
+}
+
+static void add_pairs(const struct mt_observed *observed, struct mt_text *out)
+{
+    mt_text_add(out, "At the peak, %s are values for all pairs of rows of two tensors ", MT_SIZE(observed->bytes));
     add_tensor_at(observed, out);
 }
 
@@ -352,6 +358,7 @@ void mt_observed_add(const struct mt_observed *observed, struct mt_text *out)
         [MT_OBSERVED_EVALUATION] = add_evaluation,
         [MT_OBSERVED_BROADCAST] = add_broadcast,
         [MT_OBSERVED_REPEATED] = add_repeated,
+        [MT_OBSERVED_PAIRS] = add_pairs,
         [MT_OBSERVED_LOGITS] = add_logits,
         [MT_OBSERVED_ONE_FORWARD] = add_one_forward,
     };
@@ -448,8 +455,11 @@ const char *mt_observed_change_words(mt_observed_change change)
         [MT_OBSERVED_CHANGE_NO_BROADCAST] = "an operator that does not store the intermediate, such as torch.cdist for "
                                             "distances or a matmul for sums of products; or compute it for a part of "
                                             "one dimension at a time",
-        [MT_OBSERVED_CHANGE_EXPAND] = "expand(), which copies nothing, or operators that broadcast, such as "
-                                      "torch.matmul with the tensor that is not repeated",
+        [MT_OBSERVED_CHANGE_PARTS] = "compute them for a part of the rows at a time, as in for part in x.split(n), and "
+                                     "keep what is needed of each part, such as its topk()",
+        [MT_OBSERVED_CHANGE_EXPAND] =
+            "expand() without contiguous(), which copies nothing, or operators that broadcast, such as "
+            "torch.matmul with the tensor that is not repeated",
         [MT_OBSERVED_CHANGE_SLICED_LOSS] = "a loss that computes logits in slices, such as "
                                            "LigerFusedLinearCrossEntropyLoss, or fewer tokens in each forward",
         [MT_OBSERVED_CHANGE_FLOAT32] = "float32, if its precision is enough: model.float(), and data.float(), since "

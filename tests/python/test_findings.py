@@ -573,6 +573,29 @@ for _ in range(2):
     reader(torch.randn(2048, 64, device="cuda", requires_grad=True)).mean().backward()
 """
 
+EXPANDED = """
+import torch
+from torch import nn
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.value = nn.Linear(32, 32)
+    def forward(self, x, mask):
+        mask = mask[:, None, :].expand(-1, x.shape[1], -1).contiguous().float()
+        return (1 - mask).mul(-1e4).softmax(-1) @ self.value(x)
+masked = Masked().cuda().eval()
+with torch.no_grad():
+    for _ in range(2):
+        masked(torch.randn(4, 1024, 32, device="cuda"), torch.ones(4, 1024, dtype=torch.bool, device="cuda"))
+"""
+
+DISTANCES = """
+import torch
+bank = torch.randn(8192, 64, device="cuda")
+for _ in range(2):
+    print(torch.cdist(torch.randn(4096, 64, device="cuda"), bank).topk(3, largest=False).values.shape)
+"""
+
 LOGITS = """
 import torch
 from torch import nn
@@ -618,6 +641,8 @@ for _ in range(2):
     [
         (BROADCAST, "broadcasting", "smaller intermediate", 3 * 64 * MIB, "return (self"),
         (REPEATED, "repeated tensor", "expand", 256 * MIB, "return torch"),
+        (EXPANDED, "repeated tensor", "expand", 2 * 16 * MIB, "mask = mask"),
+        (DISTANCES, "all pairs", "parts of the rows", 128 * MIB, "print"),
         (LOGITS, "logits", "sliced loss", 2 * 128 * MIB, "logits = net"),
         (DOUBLES, "float64", "float32", 64 * MIB, "net(torch"),
         (ONE_FORWARD, "one forward pass", "slice the batch", 32 * MIB, "print"),

@@ -39,6 +39,7 @@
     X(ONE_HOT, "one-hot labels")           /* a value for each class, in int64 */                                      \
     X(BROADCAST, "broadcasting")           /* an elementwise operator's result is much larger than its inputs */       \
     X(REPEATED, "repeated tensor")         /* copies of a tensor that broadcasting would only read */                  \
+    X(PAIRS, "all pairs")                  /* a value for each pair of rows of two tensors */                          \
     X(LOGITS, "logits")                    /* of many classes, and what a cross entropy computes from them */          \
     X(DOUBLES, "float64")                  /* tensors in double precision */                                           \
     X(ONE_FORWARD, "one forward pass")     /* without gradients, over a batch that can be sliced */                    \
@@ -85,6 +86,7 @@
     X(SDPA, "scaled_dot_product_attention") /* computes attention without scores */                                    \
     X(CLASS_INDICES, "class indices")       /* as labels */                                                            \
     X(NO_BROADCAST, "smaller intermediate") /* an operator that reduces as it computes, or chunks */                   \
+    X(PARTS, "parts of the rows")           /* of all pairs, one part after another */                                 \
     X(EXPAND, "expand")                     /* in place of a copy */                                                   \
     X(SLICED_LOSS, "sliced loss")           /* logits of a few positions at a time */                                  \
     X(FLOAT32, "float32")                   /* weights and data in single precision */                                 \

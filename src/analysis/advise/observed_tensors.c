@@ -100,18 +100,38 @@ static mt_status add_tensor(const struct mt_question *question, const struct mt_
 
 /* ---- broadcasting ---- */
 
-static bool is_elementwise(const struct mt_label_row *label)
+/* True if an operator of PyTorch has one of the names, without "aten::". */
+static bool is_operator(const struct mt_label_row *label, const char *const *names, size_t count)
 {
-    static const char *const ops[] = {"add",     "sub",     "rsub",        "mul",        "div", "where",
-                                      "eq",      "ne",      "lt",          "le",         "gt",  "ge",
-                                      "maximum", "minimum", "logical_and", "logical_or", "pow", "fmod"};
     static const char begin[] = "aten::";
     if (strncmp(label->op, begin, sizeof begin - 1) != 0)
         return false;
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
-        if (strcmp(label->op + sizeof begin - 1, ops[i]) == 0)
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(label->op + sizeof begin - 1, names[i]) == 0)
             return true;
     return false;
+}
+
+static bool is_elementwise(const struct mt_label_row *label)
+{
+    static const char *const names[] = {"add",     "sub",     "rsub",        "mul",        "div", "where",
+                                        "eq",      "ne",      "lt",          "le",         "gt",  "ge",
+                                        "maximum", "minimum", "logical_and", "logical_or", "pow", "fmod"};
+    return is_operator(label, names, sizeof names / sizeof names[0]);
+}
+
+/* True for an operator that copies a tensor on the card, also an expanded one. */
+static bool is_copy(const struct mt_label_row *label)
+{
+    static const char *const names[] = {"clone", "contiguous"};
+    return is_operator(label, names, sizeof names / sizeof names[0]);
+}
+
+/* True for a conversion to another dtype, or a copy from the host. */
+static bool is_conversion(const struct mt_label_row *label)
+{
+    static const char *const names[] = {"_to_copy"};
+    return is_operator(label, names, sizeof names / sizeof names[0]);
 }
 
 /* Sums the blocks with as many elements as the tensor of a block, and sets that block's event. */
@@ -141,37 +161,114 @@ static bool may_be_input(const struct mt_moment_blocks *moment, size_t index, co
     return elements >= count_elements(ours->shape) / MOST_GROWTH;
 }
 
-/* True if every tensor that was live when an operator allocated its result is much smaller than the result. */
-static mt_status is_broadcast(const struct mt_question *question, const struct mt_moment_blocks *peak,
-                              const struct mt_block_row *result, bool *out)
+/* What was live when an operator allocated its result. */
+struct inputs {
+    bool has_other;            /* a tensor of at least a quarter of its size */
+    struct mt_block_row alike; /* the last one with as many elements; alloc_event 0: none */
+};
+
+static mt_status find_inputs(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                             const struct mt_block_row *result, struct inputs *out)
 {
+    const uint64_t elements = count_elements(peak->labels[result->label].shape);
     struct mt_moment_blocks moment = *peak;
     struct mt_block_row *blocks = NULL;
+    *out = (struct inputs){.has_other = false};
     mt_status status = mt_moment_blocks_read(question, result->alloc_event, &blocks, &moment);
-    *out = status == MT_OK;
-    for (size_t i = 0; i < moment.count && *out; i++)
-        *out = !may_be_input(&moment, i, result);
+    for (size_t i = 0; i < moment.count && status == MT_OK; i++) {
+        if (!may_be_input(&moment, i, result))
+            continue;
+        if (count_elements(label_at(&moment, i)->shape) == elements)
+            out->alike = blocks[i]; /* in the order of their allocation */
+        else
+            out->has_other = true;
+    }
     free(blocks);
     return status;
 }
 
-/* Adds the first result of broadcasting whose size is a third of the peak. */
+/* Finds the first of the results of one size from which a result was computed, whose inputs are all much smaller.
+ * alloc_event 0: there is none. */
+static mt_status find_origin(const struct mt_question *question, const struct mt_moment_blocks *peak,
+                             const struct mt_block_row *result, struct mt_block_row *out)
+{
+    enum { MOST_RESULTS = 4 };
+    *out = *result;
+    for (int i = 0; i < MOST_RESULTS; i++) {
+        struct inputs inputs;
+        MT_TRY(find_inputs(question, peak, out, &inputs));
+        if (inputs.has_other)
+            break;
+        if (inputs.alike.alloc_event == 0)
+            return MT_OK;
+        *out = inputs.alike;
+    }
+    *out = (struct mt_block_row){.alloc_event = 0};
+    return MT_OK;
+}
+
+/* Adds the tensors of an origin's size: of an operator that broadcasts, or copies of an expanded tensor. */
+static mt_status add_of_origin(const struct mt_question *question, const struct called *called,
+                               const struct mt_block_row *origin, struct mt_block_sum sum, struct mt_observations *out)
+{
+    const struct mt_label_row *label = &called->peak->labels[origin->label];
+    sum.event = origin->alloc_event;
+    if (is_elementwise(label))
+        return add_tensor(
+            question, called->peak, sum, label,
+            (struct mt_observed){.kind = MT_OBSERVED_BROADCAST, .change = MT_OBSERVED_CHANGE_NO_BROADCAST}, out);
+    if (!is_copy(label))
+        return MT_OK;
+    return add_tensor(question, called->peak, sum, label,
+                      (struct mt_observed){.kind = MT_OBSERVED_REPEATED, .change = MT_OBSERVED_CHANGE_EXPAND}, out);
+}
+
+/* Adds the first result of broadcasting, or copy of an expanded tensor, whose size is a third of the peak. */
 static mt_status add_broadcast(const struct mt_question *question, const struct called *called,
                                struct mt_observations *out)
 {
     const struct mt_moment_blocks *peak = called->peak;
-    for (size_t i = 0; i < peak->count; i++) {
+    const size_t before = out->count;
+    for (size_t i = 0; i < peak->count && out->count == before; i++) {
         const struct mt_label_row *label = label_at(peak, i);
-        bool found = false;
-        if (!is_elementwise(label) || !is_forward(label) || label->shape[0] == '\0' || !is_of_own_code(called, i))
+        struct mt_block_row origin;
+        if (!(is_elementwise(label) || is_copy(label) || is_conversion(label)) || !is_forward(label) ||
+            label->shape[0] == '\0' || !is_of_own_code(called, i))
             continue;
         const struct mt_block_sum sum = sum_of_size(peak, i);
-        if (sum.bytes >= peak->bytes / LEAST_PART)
-            MT_TRY(is_broadcast(question, peak, &peak->blocks[i], &found));
-        if (found)
-            return add_tensor(
-                question, peak, sum, label,
-                (struct mt_observed){.kind = MT_OBSERVED_BROADCAST, .change = MT_OBSERVED_CHANGE_NO_BROADCAST}, out);
+        if (sum.bytes < peak->bytes / LEAST_PART)
+            continue;
+        MT_TRY(find_origin(question, peak, &peak->blocks[i], &origin));
+        if (origin.alloc_event != 0)
+            MT_TRY(add_of_origin(question, called, &origin, sum, out));
+    }
+    return MT_OK;
+}
+
+/* ---- pairs ---- */
+
+/* True for an operator that may compute a value for each pair of rows of two tensors. */
+static bool is_of_pairs(const struct mt_label_row *label)
+{
+    static const char *const names[] = {"_cdist_forward", "_euclidean_dist", "cdist", "mm", "matmul", "bmm"};
+    return is_operator(label, names, sizeof names / sizeof names[0]) && !mt_label_is_in_phase(label, MT_PHASE_BACKWARD);
+}
+
+/* Adds the values of all pairs, if they are half of the peak and much larger than the tensors that they are of. */
+static mt_status add_pairs(const struct mt_question *question, const struct called *called, struct mt_observations *out)
+{
+    const struct mt_moment_blocks *peak = called->peak;
+    for (size_t i = 0; i < peak->count; i++) {
+        struct inputs inputs;
+        if (!is_of_pairs(label_at(peak, i)) || !is_of_own_code(called, i))
+            continue;
+        const struct mt_block_sum sum = sum_of_size(peak, i);
+        if (sum.bytes < peak->bytes / 2)
+            continue;
+        MT_TRY(find_inputs(question, peak, &peak->blocks[i], &inputs));
+        if (!inputs.has_other && inputs.alike.alloc_event == 0)
+            return add_tensor(question, peak, sum, label_at(peak, i),
+                              (struct mt_observed){.kind = MT_OBSERVED_PAIRS, .change = MT_OBSERVED_CHANGE_PARTS}, out);
     }
     return MT_OK;
 }
@@ -386,6 +483,7 @@ mt_status mt_observations_add_tensors(const struct mt_question *question, const 
                                             MT_OBSERVED_CHANGE_CLASS_INDICES, out));
     MT_THEN(status, add_broadcast(question, &called, out));
     MT_THEN(status, add_repeated(question, &called, out));
+    MT_THEN(status, add_pairs(question, &called, out));
     MT_THEN(status, add_logits(question, peak, out));
     MT_THEN(status, add_doubles(question, peak, out));
     MT_THEN(status, add_one_forward(question, peak, phase, out));
