@@ -47,12 +47,14 @@ class Coverage:
 
     def __init__(self) -> None:
         self.ran: dict[Place, bool] = {}  # True: after the first step
+        self.leading: set[types.CodeType] = set()  # the code that these lines are in
         self.has_trained = False
 
     def note(self) -> None:
         """Notes the lines of the user's own code that the program is in."""
         for frame in frames_of_user():
             self.ran[Place(frame.f_code.co_filename, frame.f_lineno)] = self.has_trained
+            self.leading.add(frame.f_code)
 
     def not_run(self) -> list[Call]:
         """Returns the calls that the program has not come to, from where it is; those that end first come first."""
@@ -69,7 +71,9 @@ class Coverage:
         unused = lines_never_entered(scope, frame, variables)
         for node in calls_in(scope):
             last = node.end_lineno or node.lineno
-            if last < begin or node.lineno in unused or node.lineno <= frame.f_lineno <= last or not is_candidate(node, variables):
+            if last < begin or node.lineno in unused or node.lineno <= frame.f_lineno <= last:
+                continue
+            if not is_candidate(node, variables, self.leading):
                 continue
             ran = self._runs_of(Place(frame.f_code.co_filename, node.lineno), last)
             if not any(ran):
@@ -184,16 +188,18 @@ def closure_of(function: types.FunctionType) -> dict[str, Any]:
     return {name: value for name, cell in cells for value in gc.get_referents(cell)}
 
 
-def is_candidate(node: ast.Call, variables: Variables, depth: int = 2) -> bool:
-    """True if a call calls a model, trains, evaluates or saves, or calls a function that does. `depth`: how many such functions may
-    call one another."""
+def is_candidate(node: ast.Call, variables: Variables, leading: set[types.CodeType], depth: int = 2) -> bool:
+    """True if a call calls a model, trains, evaluates or saves, or calls a function that does, or whose code led to one before.
+    `depth`: how many such functions may call one another."""
     names = names_of(node.func)
     if not names or names[0] in OTHERS:
         return False
     if is_model(value_of(names, variables)) or is_verb(names):
         return True
     called = called_by(node, variables) if depth > 0 else None
-    return called is not None and any(is_candidate(one, called.variables, depth - 1) for one in calls_of(called.function.__code__))
+    if called is None or called.function.__code__ in leading:
+        return called is not None
+    return any(is_candidate(one, called.variables, leading, depth - 1) for one in calls_of(called.function.__code__))
 
 
 def is_model(value: Any) -> bool:
