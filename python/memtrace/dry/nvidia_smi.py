@@ -47,7 +47,8 @@ class Command:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def write_figures(self) -> None:
-        self.figures.write_text(json.dumps([figures_of(self.cards, index) for index in range(self.cards.count)]))
+        if os.getpid() == self.process and self.folder.is_dir():  # not at the end of the program
+            self.figures.write_text(json.dumps([figures_of(self.cards, index) for index in range(self.cards.count)]))
 
 
 def begin(cards: Any) -> None:
