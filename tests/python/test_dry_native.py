@@ -117,7 +117,7 @@ def test_nvidia_smi_describes_the_simulated_cards(dry):  # noqa: F811
         assert os.waitstatus_to_exitcode(os.system("nvidia-smi -i 7 > absent")) == 6
         print(os.environ["PATH"].split(os.pathsep)[0])
         """, "--cards", "2")
-    assert "memtrace-nvidia-smi-" in said.stdout and not pathlib.Path(said.stdout.strip()).exists()
+    assert "nvidia-smi-" in said.stdout and not pathlib.Path(said.stdout.strip()).exists()
 
 
 def test_nvidia_ml_py_shows_the_memory_that_the_program_holds(dry):  # noqa: F811

@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from .._settings import settings
+
 COMMAND = "nvidia-smi"
 DRIVER, UUID = "580.65.06", "6d656d74-7261-6365-0000"  # as the stand-in for NVML says
 MIB = 1 << 20
@@ -29,11 +31,11 @@ def figures_of(cards: Any, index: int) -> dict[str, Any]:
 
 
 class Command:
-    """The command of this process. It has a folder of its own, which is removed at the end."""
+    """The command of this process. Its folder is in the job's, which is removed even if the program is killed."""
 
     def __init__(self, cards: Any) -> None:
         self.cards, self.process = cards, os.getpid()
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memtrace-nvidia-smi-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nvidia-smi-", dir=settings().files or None))
         atexit.register(self.remove)
         self.figures = self.folder / "cards.json"
         words = [sys.executable, "-I", "-S", str(pathlib.Path(__file__).with_name("nvidia_smi_command.py")), str(self.figures)]
