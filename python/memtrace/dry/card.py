@@ -106,7 +106,7 @@ class Cards:
         return numbers
 
     def live_bytes(self) -> tuple[int, ...]:
-        """Returns the live bytes as requested, those of their blocks, and those of segments, of all cards."""
+        """Returns the requested bytes of live blocks, the bytes of these blocks, and the bytes of segments, of all cards."""
         numbers = [self.counters(device) for device in range(self.count)]
         return tuple(sum(one[kind] for one in numbers) for kind in (REQUESTED, LIVE, RESERVED))
 
