@@ -160,7 +160,7 @@ MT_RULE(convolution_weight_gradient)
     take_gradient(plan, call, MT_CONVOLUTION_WEIGHT_GRADIENT);
 }
 
-/* _conv_depthwise2d, conv_depthwise3d: copies of what is not contiguous, until the kernel ends. */
+/* _conv_depthwise2d, conv_depthwise3d: copies of tensors that are not contiguous, until the kernel ends. */
 MT_RULE(depthwise_convolution)
 {
     static const char *const names[] = {"self", "weight", "bias", NULL};

@@ -46,7 +46,7 @@ MT_RULE(margin_loss)
         take_and_sum(plan, input, 1, input->sizes, 0);
 }
 
-/* True if distances between the rows of two tensors (..., R, C) have a gradient. Those of the norm 0 have none. */
+/* True if distances between the rows of two tensors (..., R, C) have a gradient. Distances of the norm 0 have none. */
 static bool has_distances(const struct mt_operator_call *call, const struct mt_operand *a, const struct mt_operand *b)
 {
     return a != NULL && b != NULL && a->dims >= 2 && b->dims >= 2 && a->elements > 0 && b->elements > 0 &&

@@ -117,7 +117,7 @@ def around(frame: Any) -> Any:
 
 
 class Models:
-    """The models that one line calls, of which each is called for the first time after the one before it."""
+    """Models that one line calls one after another, such as a new model in each iteration."""
 
     def __init__(self, frame: Any) -> None:
         self.loop = Loop(frame)

@@ -204,8 +204,8 @@ class Observer:
                     self._store_one(chain, graphs, loop)
 
     def _keeping(self, chains: list[Holder], graphs: int) -> list[Holder]:
-        """Returns the chains that alone keep half of what all graphs keep, or all if none does: a sum of losses keeps nothing after
-        backward."""
+        """Returns the chains that keep at least half of the memory of all graphs; all chains if no chain does. A sum of losses keeps
+        nothing after backward."""
         held = [self.measure([one], self.library) if self.measure is not None else None for one in chains]
         return [one for one, size in zip(chains, held) if size is not None and size >= graphs // 2] or chains
 
